@@ -21,6 +21,9 @@ const FILE_NOT_SEEKABLE = 16u;
 const FILE_BAD_POSITION = 17u;
 const FILE_FULL = 18u;
 const FILE_FAILED = 19u;
+const FILE_NOT_EMPTY = 20u;
+const FILE_NOT_A_FOLDER = 21u;
+const FILE_OTHER_SYSTEM = 22u;
 
 // How a file is opened; to be added up.
 const FILE_READ = 1u;
@@ -29,6 +32,11 @@ const FILE_APPEND = 4u;
 const FILE_CREATE = 8u;
 const FILE_TRUNCATE = 16u;
 const FILE_NEW = 32u;
+
+// What `file_metadata` finds.
+const FILE_IS_FILE = 1u;
+const FILE_IS_FOLDER = 2u;
+const FILE_IS_OTHER = 3u;
 
 // Where `file_seek` counts from.
 const FILE_START = 0u;
@@ -50,6 +58,7 @@ const FILE_BLOCK_BYTES = 256u;
 
 struct FileHandle { status: u32, file: u32 }
 struct FileReply { status: u32, bytes: u32 }
+struct FileMetadata { status: u32, kind: u32, bytes: vec2<u32>, modified: vec2<u32> }
 struct FilePlace { status: u32, position: vec2<u32> }
 struct FileBlock { status: u32, bytes: u32, words: array<u32, 64> }
 struct TextReply { status: u32, text: u32 }

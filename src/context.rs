@@ -137,7 +137,8 @@ impl Context {
     /// As [`Context::with_backends`], with a bound for the shared heap.
     ///
     /// # Errors
-    /// [`DeviceError::NoAdapter`] when there is none; [`DeviceError::HeapSize`]; [`DeviceError::WouldBlock`] in a browser.
+    /// [`DeviceError::NoAdapter`] when there is none; [`DeviceError::HeapSize`]; [`DeviceError::EmbeddedOption`] when
+    /// `TOMBOLO_SANITIZE` or `TOMBOLO_SCHEDULE` make no sense; [`DeviceError::WouldBlock`] in a browser.
     pub fn with_heap(backends: wgpu::Backends, heap: HeapSize) -> Result<Self, DeviceError> {
         may_block("looking for adapters", "`Context::new_async`")?;
         pollster::block_on(Self::with_heap_async(backends, heap))
@@ -175,7 +176,7 @@ impl Context {
         // Behind the adapters of the system, whose indices stay the same with and without the embedded adapter.
         #[cfg(embedded)]
         if backends.intersects(EMBEDDED) {
-            let embedded = crate::device::embedded::instance();
+            let embedded = crate::device::embedded::instance()?;
             found.extend(embedded.enumerate_adapters(EMBEDDED).await);
             instances.push(embedded);
         }

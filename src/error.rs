@@ -15,6 +15,7 @@ use crate::heap::{HeapError, HeapSizeError, WindowError};
 use crate::kernel::{KernelError, LayoutMismatch};
 use crate::launch::LaunchError;
 use crate::server::{CallError, ServerError};
+use crate::system::SystemError;
 use crate::work::WorkError;
 
 /// Any error of the crate, for `?` in functions that call several of its rooms.
@@ -75,6 +76,8 @@ pub enum Error {
     Server(Box<ServerError>),
     /// Of services, told to kernels.
     Service(Box<ServiceError>),
+    /// Of launches with lent memory.
+    System(Box<SystemError>),
     /// Of waiting for an event.
     Wait(Box<WaitError>),
     /// Of address space.
@@ -125,6 +128,7 @@ from_each! {
     Region(RegionError),
     Server(ServerError),
     Service(ServiceError),
+    System(SystemError),
     Wait(WaitError),
     Window(WindowError),
     Work(WorkError),

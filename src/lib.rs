@@ -265,6 +265,12 @@ pub mod heap {
     };
 }
 
+/// System allocations: memory of the host, whatever allocated it, lent to launches whose kernels follow pointers into it.
+pub mod system {
+    pub use crate::launch::system::{SystemError, SystemRun};
+    pub use crate::memory::{SystemAccess, SystemMemory};
+}
+
 /// Calls from kernels to Rust.
 pub mod calls {
     pub use crate::device::CallStatus;

@@ -23,5 +23,6 @@ pages! {
     PortingOpencl: "../docs/guide/porting/opencl.md",
     PortingSycl: "../docs/guide/porting/sycl.md",
     PortingWgpu: "../docs/guide/porting/wgpu.md",
+    Sanitizer: "../docs/guide/sanitizer.md",
     Servers: "../docs/guide/servers.md",
 }

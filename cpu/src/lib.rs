@@ -35,6 +35,10 @@
 //!   [`Device::loss`] says why.
 //! - **Memory** that there is not is an error.
 //!
+//! # What else it can do
+//! [`Options::sanitizer`] checks what kernels do ([`sanitizer`]), [`Options::schedule`] decides the order of work-groups and
+//! invocations by a seed, and [`Options::coverage`] counts executions of lines.
+//!
 //! # What it needs
 //! x86-64 with SSE4.1 on Linux, macOS or Windows, or aarch64 on Linux or macOS. Elsewhere the instance has no adapter.
 //!
@@ -49,6 +53,8 @@ pub mod math;
 #[cfg(test)]
 #[path = "../tests/support/random.rs"]
 mod random;
+pub mod sanitizer;
+mod schedule;
 #[doc(hidden)]
 pub mod texel;
 

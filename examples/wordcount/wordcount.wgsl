@@ -241,6 +241,8 @@ fn rank(lane: u32) {
     best_count[lane] = count;
     best_slot[lane] = slot;
     workgroupBarrier();
+    // All have read what the first one writes below.
+    storageBarrier();
     for (var half = 128u; half > 0u; half /= 2u) {
         if lane < half {
             let other = best_count[lane + half];

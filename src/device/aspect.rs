@@ -1,6 +1,6 @@
 //! Yes-or-no questions about a device, after the aspects of SYCL 2020 (section 4.6.4.5).
 //!
-//! SYCL's names are kept where wgpu has the thing. `accelerator`, `custom` and the image and
+//! SYCL's names are kept where wgpu has the thing. `accelerator`, `custom` and the image and other
 //! unified-shared-memory aspects have no counterpart here: wgpu reports no such device type, and how
 //! memory is shared is a matter of degree, which [`Capabilities::tier`] answers.
 
@@ -43,6 +43,9 @@ pub enum Aspect {
     /// The device uses the host's memory in place: one address serves the host, kernels, and all
     /// devices with this aspect; measured.
     HostImport,
+    /// Kernels follow pointers into any memory of the host that is lent to a launch
+    /// ([`TranslationMode::System`](crate::kernel::TranslationMode::System)). SYCL: `usm_system_allocations`.
+    SystemAllocations,
     /// The driver does not end long loops on its own; measured.
     UnboundedLoops,
     /// Private arrays sized at run time. SYCL extension: `ext_oneapi_private_alloca`.
@@ -72,6 +75,7 @@ impl Aspect {
         Aspect::SubgroupBarrier,
         Aspect::LiveMemory,
         Aspect::HostImport,
+        Aspect::SystemAllocations,
         Aspect::UnboundedLoops,
         Aspect::PrivateAlloca,
         Aspect::TimestampQueries,
@@ -96,6 +100,7 @@ impl Aspect {
             Self::SubgroupBarrier => "subgroup_barrier",
             Self::LiveMemory => "live_memory",
             Self::HostImport => "host_import",
+            Self::SystemAllocations => "usm_system_allocations",
             Self::UnboundedLoops => "unbounded_loops",
             Self::PrivateAlloca => "private_alloca",
             Self::TimestampQueries => "timestamp_queries",
@@ -124,6 +129,7 @@ impl Aspect {
             | Self::UnifiedMemory
             | Self::LiveMemory
             | Self::HostImport
+            | Self::SystemAllocations
             | Self::UnboundedLoops
             | Self::PrivateAlloca => None,
         }
@@ -201,6 +207,12 @@ impl Capabilities {
             }
             Aspect::LiveMemory => (self.live_memory(), self.why_live()),
             Aspect::HostImport => (self.host_import(), self.why_host_import()),
+            Aspect::SystemAllocations => {
+                let most = self.storage_bindings_per_stage;
+                let how =
+                    "kernels of TranslationMode::System bind four storage buffers of the runtime's";
+                (most >= 4, format!("{how}, and the device allows {most}"))
+            }
             Aspect::UnboundedLoops => {
                 let guard = self.tier(Capability::LoopGuard);
                 (guard.tier == Tier::NotNeeded, guard.why)

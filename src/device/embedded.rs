@@ -8,7 +8,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use tombolo_cpu::Api;
+use tombolo_cpu::sanitizer::{Checks, Finding};
 
+use super::DeviceError;
 use super::import::{IMPORTED_USAGE, ImportError, ImportLimits};
 use super::window::Window;
 
@@ -18,11 +20,86 @@ pub(crate) const BACKEND: wgpu::Backend = wgpu::Backend::Noop;
 /// The alignment of ranges of host memory: whole pages of any system, more than the adapter asks for.
 const IMPORT_ALIGNMENT: u64 = 4096;
 
-/// An instance of wgpu with this adapter and no other.
-pub(crate) fn instance() -> wgpu::Instance {
-    let instance = tombolo_cpu::Instance::default();
+/// The variable that has kernels checked.
+const SANITIZE: &str = "TOMBOLO_SANITIZE";
+
+/// The variable with the seed of the order in which work-groups and invocations run.
+const SCHEDULE: &str = "TOMBOLO_SCHEDULE";
+
+/// An instance of wgpu with this adapter and no other, by the options of the environment.
+///
+/// # Errors
+/// [`DeviceError::EmbeddedOption`].
+pub(crate) fn instance() -> Result<wgpu::Instance, DeviceError> {
+    let value = |variable| std::env::var(variable).ok();
+    let options = options(value(SANITIZE), value(SCHEDULE))?;
+    let instance = tombolo_cpu::Instance::new(options);
     // SAFETY: the instance is fresh and belongs to wgpu from here on.
-    unsafe { wgpu::Instance::from_hal::<Api>(instance) }
+    Ok(unsafe { wgpu::Instance::from_hal::<Api>(instance) })
+}
+
+/// The options by the values of [`SANITIZE`] and [`SCHEDULE`].
+fn options(
+    sanitize: Option<String>,
+    schedule: Option<String>,
+) -> Result<tombolo_cpu::Options, DeviceError> {
+    let refused = |variable, value, expected| DeviceError::EmbeddedOption {
+        variable,
+        value,
+        expected,
+    };
+    let mut options = tombolo_cpu::Options::default();
+    let set = |value: Option<String>| value.filter(|value| !value.trim().is_empty());
+    if let Some(value) = set(sanitize) {
+        options.sanitizer = checks(&value).ok_or_else(|| {
+            let expected =
+                "0, 1, all, or a list of bounds, races, barriers and unwritten, with commas";
+            refused(SANITIZE, value, expected)
+        })?;
+    }
+    if let Some(value) = set(schedule) {
+        let seed = value.trim().parse();
+        let seed = seed.map_err(|_| refused(SCHEDULE, value, "a number below 2^64"))?;
+        options.schedule = Some(seed);
+    }
+    Ok(options)
+}
+
+/// The checks that a value names; `None` if the value makes no sense.
+fn checks(value: &str) -> Option<Option<Checks>> {
+    let mut checks = Checks::default();
+    match value.trim() {
+        "0" => return Some(None),
+        "1" => return Some(Some(checks)),
+        "all" => {
+            checks.unwritten = true;
+            return Some(Some(checks));
+        }
+        _ => {}
+    }
+    (checks.bounds, checks.races, checks.barriers) = (false, false, false);
+    for name in value.split(',') {
+        match name.trim() {
+            "bounds" => checks.bounds = true,
+            "races" => checks.races = true,
+            "barriers" => checks.barriers = true,
+            "unwritten" => checks.unwritten = true,
+            _ => return None,
+        }
+    }
+    Some(Some(checks))
+}
+
+/// Whether the device is one of this adapter whose kernels are checked.
+pub(super) fn sanitizes(device: &wgpu::Device) -> bool {
+    // SAFETY: the hal device is only asked.
+    unsafe { device.as_hal::<Api>() }.is_some_and(|hal| hal.options().sanitizer.is_some())
+}
+
+/// Takes what was found in kernels of the device.
+pub(super) fn take_findings(device: &wgpu::Device) -> Vec<Finding> {
+    // SAFETY: the hal device is only asked.
+    unsafe { device.as_hal::<Api>() }.map_or_else(Vec::new, |hal| hal.take_findings())
 }
 
 /// The adapter's requirements for imported ranges. Every device imports: buffers are the host's memory anyway.
@@ -70,5 +147,66 @@ pub(super) fn import(
     match super::capture(device, adopt) {
         (buffer, None) => Ok(buffer),
         (_, Some(error)) => Err(ImportError::Driver(error.to_string())),
+    }
+}
+
+/// A buffer over `bytes` bytes of the host's address space from `address` on, which keeps `keeper`. Some of the bytes may
+/// belong to others, or not be there: kernels bound to the buffer must reach those alone that are the caller's.
+///
+/// # Errors
+/// wgpu's own words.
+pub(crate) fn over_window(
+    device: &wgpu::Device,
+    address: u64,
+    bytes: u64,
+    keeper: Box<dyn Send + Sync>,
+) -> Result<wgpu::Buffer, String> {
+    let start = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
+    let start = std::ptr::NonNull::new(start).ok_or("a window begins at null")?;
+    // SAFETY: bytes that kernels reach are valid while the buffer is used: the table of the only kernels that are bound to it
+    // names no others (`memory::system::in_place`). A page that is not there ends its kernel.
+    let buffer = unsafe { tombolo_cpu::Buffer::from_host(start, bytes, keeper) };
+    let descriptor = wgpu::BufferDescriptor {
+        label: Some("tombolo window"),
+        size: bytes,
+        usage: wgpu::BufferUsages::STORAGE,
+        mapped_at_creation: false,
+    };
+    // SAFETY: buffers of this adapter belong to no device and know all usages; the size is not zero, and the memory that
+    // kernels reach is initialised.
+    let adopt = || unsafe { device.create_buffer_from_hal::<Api>(buffer, &descriptor) };
+    match super::capture(device, adopt) {
+        (buffer, None) => Ok(buffer),
+        (_, Some(error)) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_of_the_environment_become_options() {
+        let of =
+            |sanitize: &str, schedule: &str| options(Some(sanitize.into()), Some(schedule.into()));
+        assert_eq!(of("", " ").unwrap(), tombolo_cpu::Options::default());
+        assert_eq!(of("0", "").unwrap(), tombolo_cpu::Options::default());
+        let checks = |value| of(value, "7").unwrap().sanitizer.unwrap();
+        assert_eq!(checks("1"), Checks::default());
+        assert!(checks("all").unwritten && checks("all").races);
+        let some = checks("bounds, unwritten");
+        assert!(some.bounds && some.unwritten && !some.races && !some.barriers);
+        assert_eq!(of("1", "7").unwrap().schedule, Some(7));
+        for (sanitize, schedule, wrong) in [
+            ("yes", "", SANITIZE),
+            ("races,", "", SANITIZE),
+            ("", "-1", SCHEDULE),
+        ] {
+            let error = of(sanitize, schedule).unwrap_err();
+            assert!(
+                matches!(error, DeviceError::EmbeddedOption { variable, .. } if variable == wrong),
+                "{error}"
+            );
+        }
     }
 }

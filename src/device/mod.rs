@@ -28,6 +28,7 @@ pub(crate) mod probe;
 pub(crate) mod profile;
 pub(crate) mod queue;
 pub(crate) mod resident;
+pub(crate) mod sanitizer;
 pub(crate) mod status;
 pub(crate) mod submissions;
 pub(crate) mod tier;
@@ -55,6 +56,7 @@ pub use outcome::ExecutionError;
 pub use pipeline_cache::PipelineCacheError;
 pub use probe::{Finding, LiveFinding, NotProbed, ProbeOptions, ProbeReport};
 pub use profile::ProfilingError;
+pub use sanitizer::{DefectKind, KernelDefect, TextPosition};
 pub use tier::{Capability, Tier, TierReport};
 pub use wait_policy::WaitPolicy;
 pub use window::WindowError;
@@ -91,6 +93,9 @@ pub(crate) struct DeviceShared {
     pub(crate) prints: prints::Prints,
     pub(crate) queue_end: Arc<end::QueueEnd>,
     pub(crate) lost: Arc<LostFlag>,
+    /// What the sanitizer has found, on a device that has one.
+    #[cfg(embedded)]
+    pub(crate) findings: Option<sanitizer::Findings>,
     /// The submissions, and their ends.
     pub(crate) submissions: Arc<Submissions>,
     pub(crate) waiter: Waiter,

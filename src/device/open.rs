@@ -60,6 +60,12 @@ pub struct DeviceOptions {
     /// Bytes of private arrays per invocation (default: the size known to be safe on the adapter, see
     /// [`Capabilities::private_memory_bytes`]).
     pub private_memory_bytes: Option<u32>,
+    /// Whether private arrays move to scratch memory (default: [`SpillPolicy::Auto`](crate::kernel::SpillPolicy::Auto)).
+    pub spill: crate::kernel::SpillPolicy,
+    /// Bytes of scratch memory for spilled private arrays at most, allocated as launches need them (default: 256 MiB on
+    /// adapters that are software, otherwise 1 GiB; in each case no more than a storage binding). Grids that need more
+    /// run in parts, one after another; a kernel whose work-group needs more is refused.
+    pub scratch_bytes: Option<u64>,
     /// Bytes of a single storage binding at most (default: the adapter's limit). A smaller number shows a program's
     /// behaviour on a smaller adapter: buffers bound at once are no longer than this, nor are the segments in which
     /// kernels reach shared memory and memory of the device ([`Device::malloc`]): the largest power of two within the
@@ -127,6 +133,8 @@ impl Default for DeviceOptions {
             wait: WaitPolicy::default(),
             pipeline_cache: None,
             private_memory_bytes: None,
+            spill: crate::kernel::SpillPolicy::Auto,
+            scratch_bytes: None,
             storage_binding_bytes: None,
             unified_memory: None,
             working_set_bytes: None,
@@ -231,6 +239,16 @@ pub enum DeviceError {
     /// No heap can have the size that the context was given.
     #[error(transparent)]
     HeapSize(#[from] HeapSizeError),
+    /// A variable of the environment has a value that an option of the embedded adapter cannot have.
+    #[error("{variable}={value} is not {expected}: correct or unset the variable")]
+    EmbeddedOption {
+        /// The variable.
+        variable: &'static str,
+        /// Its value.
+        value: String,
+        /// What the value may be.
+        expected: &'static str,
+    },
     /// Opening would block the thread, which a page of a browser may not.
     #[error("{what} would block the page, which no page may: `.await` {instead}")]
     WouldBlock {
@@ -257,6 +275,7 @@ debug_by_text!(DeviceError {
     MissingFeatures,
     Open,
     HeapSize,
+    EmbeddedOption,
     WouldBlock,
     Environment,
 });
@@ -457,6 +476,8 @@ fn assemble(
         submissions: Submissions::new(&raw, &queue_raw, &lost, options.wait),
         prints: super::prints::Prints::default(),
         queue_end: Arc::default(),
+        #[cfg(embedded)]
+        findings: super::sanitizer::Findings::open(&raw),
         raw,
         queue_raw,
         capabilities,

@@ -13,6 +13,7 @@
 
 use std::sync::{Arc, OnceLock, Weak};
 
+use super::sanitizer::{KernelDefect, Listed};
 use super::{CallStatus, DeviceShared};
 use crate::error_text::debug_by_text;
 
@@ -109,6 +110,15 @@ pub enum ExecutionError {
         /// The outcome of the call.
         status: CallStatus,
     },
+    /// The sanitizer of the embedded adapter found the kernel wrong (`TOMBOLO_SANITIZE`). The results are those of a run in
+    /// which accesses out of bounds were moved to the last element.
+    #[error("kernel `{kernel}`: {}", Listed(.defects))]
+    Sanitizer {
+        /// The kernel's entry point.
+        kernel: String,
+        /// What was found, in the order in which it happened.
+        defects: Arc<[KernelDefect]>,
+    },
     /// The launch read, or continued to write, a buffer that a failed launch had left undefined.
     #[error("kernel `{kernel}` worked on the results of a failed launch: {cause}")]
     Inherited {
@@ -172,6 +182,7 @@ debug_by_text!(ExecutionError {
     Pointer,
     Assertion,
     CallFailed,
+    Sanitizer,
     Inherited,
     Refused,
     InCallback,

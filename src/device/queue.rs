@@ -308,6 +308,16 @@ impl Recorder<'_> {
         self.state.pass = None;
     }
 
+    /// Puts a debug marker before what is recorded next. A marker is no command: batches are as long as without.
+    #[cfg(embedded)]
+    pub(crate) fn mark(&mut self, marker: &str) {
+        self.end_pass();
+        self.open_encoder();
+        if let Some(encoder) = self.state.encoder.as_mut() {
+            encoder.insert_debug_marker(marker);
+        }
+    }
+
     /// Records a command that belongs outside compute passes (a copy, a fill).
     pub(crate) fn encode(&mut self, command: impl FnOnce(&mut wgpu::CommandEncoder)) {
         self.end_pass();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::device::ExecutionError;
 use crate::error_text::debug_by_text;
 use crate::kernel::{GlobalAccess, GlobalConflict};
-use crate::memory::{HeapError, MemoryError, ReadError};
+use crate::memory::{BufferError, HeapError, MemoryError, ReadError};
 
 /// Why a command on a device global was refused, or its values could not be read.
 #[derive(Clone, thiserror::Error)]
@@ -116,6 +116,14 @@ pub enum GlobalError {
         /// The buffer's error.
         source: MemoryError,
     },
+    /// The buffer of the context on the other side of a copy refused.
+    #[error("device global `{name}`: {source}")]
+    ContextBuffer {
+        /// The variable's name.
+        name: String,
+        /// The buffer's error.
+        source: BufferError,
+    },
     /// The values cannot be read: the writing launch failed, or the device was lost.
     #[error("device global `{name}`: {source}")]
     Read {
@@ -147,6 +155,7 @@ debug_by_text!(GlobalError {
     NotOnDevice,
     Heap,
     Buffer,
+    ContextBuffer,
     Read,
     Dependency,
 });

@@ -151,7 +151,11 @@ pub(crate) fn place(
         GlobalScope::Device => None,
     };
     let initial = host.as_deref().or(declared.as_deref());
-    if let Err(error) = initialise(device, &placed, initial) {
+    let is_left = declaration.is_some_and(|declaration| declaration.init == InitMode::Never);
+    if initial.is_none() && is_left {
+        // Nothing that a launch wrote.
+        placed.overwritten(&(0..u64::MAX));
+    } else if let Err(error) = initialise(device, &placed, initial) {
         if let Some(host) = host {
             state.host.insert(instance.name.to_string(), host);
         }

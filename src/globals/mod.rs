@@ -5,7 +5,7 @@
 //! the variable, zero at first, and alive as long as the device.
 //!
 //! - `memory`: the instances of a device;
-//! - `transfer`: copies, untyped;
+//! - `transfer`: copies, untyped; `copies`: with pointers, buffers of the context and other variables;
 //! - `typed`: accesses by the host under a declaration, and `named`: the same by name alone.
 //!
 //! The names are kept by the kernel room (`crate::kernel::globals`).
@@ -18,6 +18,7 @@
 //! Outcomes are kept for each variable and device, by byte range, as for buffers. A variable whose address was given
 //! out may have been written by any kernel that follows pointers: reads of such a variable also ask the heap.
 
+mod copies;
 mod error;
 pub(crate) mod memory;
 mod named;

@@ -25,6 +25,7 @@ use crate::memory::{DeviceBuffer, MemoryError, Ptr, ReadBack};
 /// | `copy(global, dst, count, start)` | [`copy_out`](GlobalOn::copy_out) |
 /// | `memcpy(global, src, bytes, offset)` | [`memcpy_in`](GlobalOn::memcpy_in) |
 /// | `memcpy(dst, global, bytes, offset)` | [`memcpy_out`](GlobalOn::memcpy_out) |
+/// | the same with USM pointers | [`copy_from_pointer`](GlobalOn::copy_from_pointer), [`copy_to_pointer`](GlobalOn::copy_to_pointer) |
 /// | with `depEvent(s)` | [`after`](GlobalOn::after) |
 #[must_use = "nothing happens until a command is called"]
 pub struct GlobalOn<'a, T: 'static, A, S> {
@@ -44,7 +45,7 @@ impl<T, A, S> std::fmt::Debug for GlobalOn<'_, T, A, S> {
 }
 
 /// Bytes of `count` elements. More than fit a number are beyond any variable, too.
-fn bytes_of<E>(count: usize) -> u64 {
+pub(super) fn bytes_of<E>(count: usize) -> u64 {
     (count as u64).saturating_mul(size_of::<E>() as u64)
 }
 
@@ -66,7 +67,15 @@ impl<'a, T: Pod, A: AccessKind, S: ScopeKind> GlobalOn<'a, T, A, S> {
         self
     }
 
-    fn target(&self, what: &'static str) -> Result<Target<'_>, GlobalError> {
+    pub(super) fn device_shared(&self) -> &Arc<DeviceShared> {
+        &self.device
+    }
+
+    pub(super) fn name(&self) -> &'static str {
+        self.global.name()
+    }
+
+    pub(super) fn target(&self, what: &'static str) -> Result<Target<'_>, GlobalError> {
         Target::of(&self.device, what, &self.global.declaration())
     }
 }
@@ -259,7 +268,7 @@ impl<T: Pod, A: HostWrites, S: ScopeKind> GlobalOn<'_, T, A, S> {
 }
 
 impl<T: Pod, A: AccessKind, S: ScopeKind> GlobalOn<'_, T, A, S> {
-    fn refused(&self, source: MemoryError) -> GlobalError {
+    pub(super) fn refused(&self, source: MemoryError) -> GlobalError {
         GlobalError::Buffer {
             name: self.global.name().to_owned(),
             source,

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use naga::{Module, ResourceBinding};
 
 use super::passes::globals::is_global;
+use super::passes::pointers::HeapMemory;
 
 /// Bindings for the runtime's additions to a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,14 +100,30 @@ impl RuntimeBindings {
         self.at(8)
     }
 
+    /// The scratch memory of spilled private arrays.
+    pub(crate) fn scratch(&self) -> ResourceBinding {
+        self.at(9)
+    }
+
     /// A segment of the heap.
     pub(crate) fn segment(&self, index: u32) -> ResourceBinding {
-        self.at(9 + index)
+        self.at(10 + index)
     }
 
     /// Several segments of the heap, or the buffers behind: parts of the allocation table.
     pub(crate) fn segments(&self, range: std::ops::Range<u32>) -> Vec<ResourceBinding> {
         range.map(|index| self.segment(index)).collect()
+    }
+
+    /// The pool, the table and the faults of a kernel that follows pointers into lent memory, in the place of segments.
+    pub(crate) fn system(&self) -> HeapMemory {
+        let [pool, table, faults] = [0, 1, 2].map(|index| self.segment(index));
+        HeapMemory::System {
+            pool,
+            table,
+            faults,
+            status: self.status(),
+        }
     }
 
     /// True for the bindings of the runtime.

@@ -17,8 +17,10 @@ use super::passes::globals::Member;
 use super::passes::loop_guard::LoopGuard;
 use super::passes::pointers::PointerFacts;
 use super::passes::print::{self, PrintFacts};
+use super::passes::spill::{self, SpillError, SpillFacts, SpillPolicy};
 use super::passes::{self, grid, loop_guard, nesting, turns};
 use super::private_array::PrivateArrayInfo;
+use super::private_memory::scratch_too_large;
 use super::program::Program;
 use super::reflect::Interface;
 use super::report::{Places, Report, report, sites};
@@ -33,6 +35,9 @@ pub(crate) struct CompileOptions {
     /// Bits of naga's capabilities, which have no hash of their own.
     pub(crate) capabilities: u64,
     pub(crate) private_limit: u32,
+    pub(crate) spill: SpillPolicy,
+    /// The most bytes of scratch memory for spilled arrays.
+    pub(crate) scratch_bytes: u64,
     /// Loop iterations after which the adapter may end loops; `None`: never.
     pub(crate) loop_budget: Option<u32>,
     /// How deep control flow may be; `None`: unlimited but by the text.
@@ -52,6 +57,7 @@ impl CompileOptions {
             auto_workgroup: Some(self.auto_workgroup),
             capabilities: self.capabilities(),
             private_limit: u64::from(self.private_limit),
+            spill: self.spill,
             nesting: self.nesting,
             heap: &self.heap,
         }
@@ -78,14 +84,21 @@ pub(crate) struct Compiled {
     pub(crate) code: Code,
     pub(crate) constants: Vec<(ConstantInfo, ConstantValue)>,
     pub(crate) private_arrays: Vec<PrivateArrayInfo>,
+    /// The scratch memory of the arrays that were spilled, if any.
+    pub(crate) spill: Option<SpillFacts>,
     /// The kernel carries checks for loops that the adapter might cut short.
     pub(crate) guarded: bool,
     /// The kernel's failure report, if any.
     pub(crate) report: Option<Report>,
+    /// The text of the kernel; `None` for a module compiled elsewhere.
+    #[cfg(embedded)]
+    pub(crate) places: Option<Arc<Places>>,
     /// The prints of the kernel, if any.
     pub(crate) prints: Option<Arc<Sites>>,
     /// The kernel follows pointers through this many segments of the heap; with checks if `checked`.
     pub(crate) heap: Option<HeapUse>,
+    /// The kernel follows pointers into memory that is lent to launches.
+    pub(crate) system: bool,
     /// The arguments, by ascending index, reached through the argument table: for want of bindings, or because the
     /// argument lies in the heap, which the kernel reaches anyway, or because the kernel passes pointers to the
     /// argument.
@@ -186,6 +199,9 @@ pub(crate) struct HeapUse {
     pub(crate) follows: bool,
 }
 
+/// Bindings for the pool, the table and the faults of a kernel that follows pointers into lent memory.
+pub(crate) const SYSTEM_BINDINGS: u32 = 3;
+
 impl HeapUse {
     fn of(facts: &PointerFacts, heap: &HeapSetup) -> Self {
         Self {
@@ -225,6 +241,7 @@ pub(crate) fn compile(
         text,
         values,
         private_arrays,
+        spill: threshold,
         bindings,
         pointers,
         prints,
@@ -244,6 +261,27 @@ pub(crate) fn compile(
         revalidate(&module, options.capabilities(), program, entry)?;
         globals.binding = Some(lowered);
     }
+    let mut spill = None;
+    if let Some(threshold) = threshold {
+        let limit = options.scratch_bytes;
+        let spilled = spill::run(&mut module, index, threshold, bindings.scratch(), limit);
+        index = 0;
+        spill = Some(spilled.map_err(|error| match error {
+            SpillError::TooLarge {
+                bytes,
+                limit,
+                largest,
+            } => {
+                let reporter = Reporter {
+                    files: &program.inner.files,
+                    text: &text,
+                };
+                scratch_too_large(&reporter, *largest, bytes, limit)
+            }
+            SpillError::Invalid => additions_invalid(program, entry, "it has no types"),
+        })?);
+        revalidate(&module, options.capabilities(), program, entry)?;
+    }
     let added = instrument(
         &mut module,
         index,
@@ -258,20 +296,22 @@ pub(crate) fn compile(
     let guard = added.guard;
     check_shape(&module, index, options.nesting, program, &text)?;
     let guarded = guard.is_some();
-    let heap = (pointers.as_ref()).map(|facts| HeapUse::of(facts, &options.heap));
+    let system = pointers.as_ref().is_some_and(|facts| facts.system);
+    let heap =
+        (pointers.as_ref().filter(|_| !system)).map(|facts| HeapUse::of(facts, &options.heap));
     let checked = pointers.filter(|facts| !facts.sites.is_empty());
     // Also where nothing is followed: the variables for checks are there as soon as checks are possible.
     let status = Some(bindings.status());
     let has_status = (module.global_variables.iter()).any(|(_, v)| v.binding == status);
-    let places = Places {
+    let places = Arc::new(Places {
         kernel: entry.to_string(),
         files: program.inner.files.clone(),
         text,
-    };
+    });
     let prints = (program.inner.prints.as_ref().zip(prints))
         .map(|(prints, facts)| Arc::new(sites(&places, prints, facts)));
     let report = (guarded || checked.is_some() || has_status || call_use.reports)
-        .then(|| report(places, guard, checked, calls.clone()));
+        .then(|| report(Arc::clone(&places), guard, checked, calls.clone()));
     Ok(Compiled {
         id: unique_id(),
         program: program.name().into(),
@@ -282,10 +322,14 @@ pub(crate) fn compile(
         },
         constants: values,
         private_arrays,
+        spill,
         guarded,
         report,
+        #[cfg(embedded)]
+        places: Some(places),
         prints,
         heap,
+        system,
         table,
         globals,
         calls,
@@ -455,7 +499,11 @@ pub(crate) fn lower(compiled: &Compiled, variant: Variant) -> Option<(naga::Modu
             }
         }
     }
-    let changed = gridded || variant.written != 0 || variant.globals_written;
+    if let Some(facts) = &compiled.spill {
+        spill::enter(&mut module, *entry, facts);
+    }
+    let changed =
+        gridded || variant.written != 0 || variant.globals_written || compiled.spill.is_some();
     changed.then_some((module, gridded))
 }
 
@@ -469,12 +517,16 @@ fn revalidate(
 ) -> Result<ModuleInfo, KernelError> {
     Validator::new(ValidationFlags::all(), capabilities)
         .validate(module)
-        .map_err(|error| KernelError::Pipeline {
-            program: program.name().to_string(),
-            entry: entry.to_string(),
-            message: format!(
-                "the runtime's additions made the module invalid: {}",
-                super::diagnostic::causes(error.as_inner()).join(": ")
-            ),
+        .map_err(|error| {
+            let causes = super::diagnostic::causes(error.as_inner());
+            additions_invalid(program, entry, &causes.join(": "))
         })
+}
+
+fn additions_invalid(program: &Program, entry: &str, why: &str) -> KernelError {
+    KernelError::Pipeline {
+        program: program.name().to_string(),
+        entry: entry.to_string(),
+        message: format!("the runtime's additions made the module invalid: {why}"),
+    }
 }

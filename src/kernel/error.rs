@@ -166,7 +166,8 @@ pub enum KernelError {
         /// The place in the source.
         diagnostic: Box<Diagnostic>,
     },
-    /// The private memory that the entry point needs is more than the device takes.
+    /// The private memory that the entry point needs is more than the device takes, or the scratch memory that the
+    /// spilled arrays of a work-group need ([`SpillPolicy`](super::SpillPolicy)).
     #[error("{diagnostic}")]
     PrivateArrayTooLarge {
         /// Name of the largest array.
@@ -175,9 +176,9 @@ pub enum KernelError {
         function: Option<String>,
         /// Bytes of that array.
         bytes: u64,
-        /// Bytes of all arrays with a run-time size that the entry point reaches.
+        /// Bytes of all arrays that an invocation has at the same time.
         total: u64,
-        /// Bytes that may be used.
+        /// Bytes that may be used by an invocation.
         limit: u64,
         /// The place in the source.
         diagnostic: Box<Diagnostic>,

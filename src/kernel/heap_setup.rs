@@ -104,7 +104,10 @@ impl HeapSetup {
         reporter: Reporter<'_>,
     ) -> Result<Option<PointerFacts>, KernelError> {
         let mut rows = rows;
-        if !rows.is_empty() || reaches_heap(module, entry) {
+        if self.is_system() {
+            // Pointers lead elsewhere: what the kernel has besides is bound as in any other kernel.
+            rows.clear();
+        } else if !rows.is_empty() || reaches_heap(module, entry) {
             rows.extend(global_rows(module, entry));
         }
         let table = (!rows.is_empty()).then(|| ArgumentTable {
@@ -138,6 +141,7 @@ impl HeapSetup {
         PointerOptions {
             mode: self.mode,
             memory: match self.device_segments {
+                _ if self.is_system() => bindings.system(),
                 0 => HeapMemory::Unified {
                     segments: bindings.segments(0..self.segments),
                 },
@@ -148,7 +152,7 @@ impl HeapSetup {
                 },
             },
             segment_bytes: self.segment_bytes,
-            window_aligned: self.window_aligned,
+            window_aligned: self.window_aligned || self.is_system(),
             info: (checked || !self.window_aligned).then(|| bindings.heap_info()),
             checked: checked.then(|| bindings.status()),
             allocations: match checked {
@@ -161,6 +165,11 @@ impl HeapSetup {
             pointers_apart: self.pointers_apart,
             capabilities: capabilities.bits(),
         }
+    }
+
+    /// Pointers lead into memory of the host that is lent to launches.
+    pub fn is_system(&self) -> bool {
+        self.mode == TranslationMode::System
     }
 
     /// Checked kernels ask what is allocated in the device's own memory, too.
@@ -188,6 +197,9 @@ impl HeapSetup {
     /// The table of a kernel following pointers: the arguments in `passed`, arguments in the heap, and as many of the
     /// last others as exceed the bindings.
     pub fn beside_pointers(&self, interface: &Interface, passed: &[TableRow]) -> Vec<usize> {
+        if self.is_system() {
+            return Vec::new();
+        }
         let passed = Self::in_rows(interface, passed);
         let bound: Vec<usize> = storage(interface)
             .filter(|argument| !passed.contains(argument))
@@ -259,6 +271,9 @@ impl HeapSetup {
             false => self.storage_bindings?,
         };
         let globals = global_rows(module, entry);
+        if self.is_system() {
+            return None;
+        }
         let count = storage(interface).count();
         if count + usize::from(!globals.is_empty()) <= limit as usize && !scattered {
             return None;

@@ -42,7 +42,7 @@ mod private_array;
 mod private_memory;
 mod program;
 pub(crate) mod reflect;
-mod report;
+pub(crate) mod report;
 pub(crate) mod server;
 mod specialize;
 pub(crate) mod template;
@@ -68,6 +68,7 @@ pub use host_layout::{
 };
 pub use layout::{MemberLayout, Shape, TypeLayout};
 pub use passes::pointers::TranslationMode;
+pub use passes::spill::SpillPolicy;
 pub use pipeline::{Kernel, KernelOptions};
 pub use precompiled::Precompiled;
 pub use private_array::PrivateArrayInfo;

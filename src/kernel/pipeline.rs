@@ -13,6 +13,7 @@ use super::heap_setup::{Beside, HeapSetup};
 use super::limits::check_limits;
 use super::passes::every_loop_ends;
 use super::passes::pointers::TranslationMode;
+use super::passes::spill::SpillPolicy;
 use super::plan::{GroupPlan, plan_groups};
 use super::private_array::PrivateArrayInfo;
 use super::program::Program;
@@ -37,7 +38,8 @@ const LAVAPIPE_NESTING: u32 = 72;
 #[non_exhaustive]
 pub struct KernelOptions {
     /// The expected target of the kernel's pointers (default: device memory). Where host and device share all memory
-    /// the answer makes no difference; `Disabled` refuses kernels that follow pointers.
+    /// the answer makes no difference; `Disabled` refuses kernels that follow pointers. With `System` pointers lead into
+    /// any memory of the host that is lent to the launch ([`SystemMemory`](crate::system::SystemMemory)).
     pub pointers: TranslationMode,
     /// Test every pointer followed by the kernel (default:
     /// [`DeviceOptions::checked_pointers`](crate::DeviceOptions::checked_pointers)).
@@ -45,6 +47,8 @@ pub struct KernelOptions {
     /// Compare tested pointers with the allocations (default:
     /// [`DeviceOptions::checked_allocations`](crate::DeviceOptions::checked_allocations)).
     pub checked_allocations: Option<bool>,
+    /// Whether private arrays move to scratch memory (default: [`DeviceOptions::spill`](crate::DeviceOptions::spill)).
+    pub spill: Option<SpillPolicy>,
 }
 
 impl Default for KernelOptions {
@@ -53,6 +57,7 @@ impl Default for KernelOptions {
             pointers: TranslationMode::DeviceFavored,
             checked_pointers: None,
             checked_allocations: None,
+            spill: None,
         }
     }
 }
@@ -119,7 +124,7 @@ fn heap_segments(
     program: &Program,
     options: KernelOptions,
 ) -> Result<Segments, KernelError> {
-    if !program.follows_pointers() {
+    if !program.follows_pointers() || options.pointers == TranslationMode::System {
         return Ok(Segments::of_arguments(1));
     }
     let view = heap_of(device).and_then(|heap| {
@@ -276,6 +281,8 @@ fn compile_options(device: &DeviceShared, form: &Form, options: KernelOptions) -
     CompileOptions {
         capabilities: device.shader_capabilities.bits(),
         private_limit: device.capabilities.private_memory_bytes,
+        spill: options.spill.unwrap_or(device.options.spill),
+        scratch_bytes: scratch_bytes(device),
         loop_budget,
         nesting: device
             .capabilities
@@ -309,6 +316,22 @@ fn compile_options(device: &DeviceShared, form: &Form, options: KernelOptions) -
     }
 }
 
+/// The most bytes of scratch memory on a device: one storage binding, whose words have indices of 32 bits.
+pub(crate) fn scratch_bytes(device: &DeviceShared) -> u64 {
+    /// With so much, a large device has all its invocations in flight for arrays of a few KiB.
+    const DEVICE: u64 = 1 << 30;
+    /// A CPU runs a work-group a thread at a time.
+    const SOFTWARE: u64 = 256 << 20;
+    let most = match device.capabilities.software {
+        true => SOFTWARE,
+        false => DEVICE,
+    };
+    let wanted = device.options.scratch_bytes.unwrap_or(most);
+    (wanted.min(device.limits.max_storage_buffer_binding_size))
+        .min(device.limits.max_buffer_size)
+        .min(1 << 31)
+}
+
 impl KernelShared {
     pub(crate) fn build(
         device: &DeviceShared,
@@ -317,7 +340,10 @@ impl KernelShared {
     ) -> Result<Self, KernelError> {
         check_limits(device, &compiled)?;
         let module = match &compiled.code {
-            Code::Naga { module, .. } => Shader::Naga(module.clone()),
+            Code::Naga { module, .. } => match lower(&compiled, Variant::default()) {
+                Some((module, _)) => Shader::Naga(Box::new(module)),
+                None => Shader::Naga(module.clone()),
+            },
             Code::SpirV(words) => Shader::SpirV(words),
         };
         // wgpu validates the module and writes the module in the language of the driver, whose compiler runs here, too.
@@ -511,6 +537,12 @@ impl Kernel {
     /// The arrays in function and private space whose length a specialization constant gives.
     pub fn private_arrays(&self) -> &[PrivateArrayInfo] {
         &self.shared.compiled.private_arrays
+    }
+
+    /// Bytes of scratch memory that an invocation has for its spilled arrays; 0 where none is spilled.
+    pub fn scratch_bytes(&self) -> u64 {
+        let spill = self.shared.compiled.spill.as_ref();
+        spill.map_or(0, |spill| spill.bytes)
     }
 
     /// True when the kernel carries checks for loops that the adapter might cut short.

@@ -2,7 +2,7 @@
 
 use naga::ResourceBinding;
 
-use super::compile::{Compiled, Variant};
+use super::compile::{Compiled, SYSTEM_BINDINGS, Variant};
 use super::passes::grid::BYTES as GRID_BYTES;
 use super::passes::pointers::HeapInfo;
 use super::reflect::ArgumentKind;
@@ -41,6 +41,8 @@ pub(crate) enum Source {
     Heap(u32),
     /// A part of the allocation table, or, behind the parts, the table of the device's own memory.
     Allocations(u32),
+    /// The pool, the table and the faults of a kernel that follows pointers into lent memory, by this number.
+    System(u32),
     /// Where the heap lies.
     HeapInfo,
     /// Where the arguments lie that have no binding.
@@ -53,6 +55,8 @@ pub(crate) enum Source {
     Posts,
     /// The memory read for delays while waiting for an answer.
     Backoff,
+    /// The scratch memory of spilled private arrays.
+    Scratch,
 }
 
 /// Bytes of the uniform with the heap's place, for a kernel binding so many segments of the device's own memory.
@@ -83,6 +87,7 @@ pub(super) fn plan_groups(
     plan.heap(compiled);
     plan.globals(compiled, variant);
     plan.records(compiled);
+    plan.scratch(compiled);
     plan.calls(compiled);
     plan.arguments(compiled, variant);
     plan.into_groups()
@@ -115,6 +120,13 @@ impl Plan {
 
     /// The segments of the heap, the allocation table, and where the heap lies.
     fn heap(&mut self, compiled: &Compiled) {
+        if compiled.system {
+            for index in 0..SYSTEM_BINDINGS {
+                let at = compiled.bindings.segment(index);
+                // The second is the table.
+                self.want(at, Source::System(index), storage(index == 1, 16));
+            }
+        }
         let Some(heap) = compiled.heap else {
             return;
         };
@@ -158,6 +170,14 @@ impl Plan {
             // With room for the header and one word.
             let ty = storage(false, HEADER_WORDS as u64 * 4 + 4);
             self.want(compiled.bindings.print(), Source::Print, ty);
+        }
+    }
+
+    /// The scratch memory of spilled private arrays.
+    fn scratch(&mut self, compiled: &Compiled) {
+        if let Some(spill) = &compiled.spill {
+            let ty = storage(false, spill.group_bytes().max(4));
+            self.want(compiled.bindings.scratch(), Source::Scratch, ty);
         }
     }
 

@@ -36,6 +36,8 @@ pub struct PrivateArrayInfo {
     pub align: u32,
     /// Line of its declaration, counted from 1.
     pub line: u32,
+    /// The array lies in scratch memory ([`SpillPolicy`](super::SpillPolicy)).
+    pub spilled: bool,
 }
 
 /// The known properties of a program's text before parsing.

@@ -11,6 +11,7 @@ use super::declarations::DeclarationKind;
 use super::diagnostic::Reporter;
 use super::error::KernelError;
 use super::evaluate::{Unevaluated, Wanted, expressions, parse};
+use super::passes::spill::{self, Largest, SpillPolicy};
 use super::private_array::PrivateArrayInfo;
 use super::program::Inner;
 use super::values::Values;
@@ -34,7 +35,9 @@ pub(crate) struct Sizes<'a> {
     pub kept: &'a [bool],
     pub values: &'a Values,
     pub reporter: Reporter<'a>,
+    /// Bytes of private arrays that may stay private.
     pub limit: u64,
+    pub spill: SpillPolicy,
 }
 
 impl Sizes<'_> {
@@ -119,7 +122,7 @@ impl Sizes<'_> {
             kind,
             Some(DeclarationKind::Function | DeclarationKind::Private)
         );
-        let limit = if private {
+        let limit = if private && self.spill == SpillPolicy::Never {
             self.limit.min(TYPE_BOUND)
         } else {
             TYPE_BOUND
@@ -281,6 +284,7 @@ impl Sizes<'_> {
         &self,
         module: &Module,
         entry: usize,
+        threshold: Option<u32>,
     ) -> Result<Vec<PrivateArrayInfo>, KernelError> {
         let analysis = &self.inner.analysis;
         let mut layouter = Layouter::default();
@@ -315,9 +319,20 @@ impl Sizes<'_> {
             }
         }
         arrays.sort_by_key(|(info, variable)| (variable.name_span.start, info.bytes));
-        let total = arrays
-            .iter()
-            .fold(0u64, |sum, (info, _)| sum.saturating_add(info.bytes));
+        for (info, _) in &mut arrays {
+            info.spilled = threshold.is_some_and(|least| info.bytes >= u64::from(least));
+        }
+        // Arrays that the text fixes count, too, though they alone are the driver's to refuse, as in plain wgpu.
+        let total = match self.spill {
+            SpillPolicy::Never if !arrays.is_empty() => spill::private_bytes(module, entry),
+            _ => 0,
+        };
+        let largest = arrays.iter().map(|(info, _)| info.bytes).max();
+        let total = total.max(
+            largest
+                .filter(|_| self.spill == SpillPolicy::Never)
+                .unwrap_or(0),
+        );
         if total > self.limit
             && let Some((info, variable)) = arrays.iter().max_by_key(|(info, _)| info.bytes)
         {
@@ -401,6 +416,7 @@ impl Sizes<'_> {
             bytes: layout.1,
             align: layout.0,
             line: self.inner.files.line(variable.name_span.start),
+            spilled: false,
         };
         Ok(Some((info, variable)))
     }
@@ -446,6 +462,42 @@ impl Sizes<'_> {
             }
             Some(align) => Ok(u32::try_from(align).unwrap_or(1)),
         }
+    }
+}
+
+/// Refuses arrays that a work-group has no scratch memory for: `bytes` of an invocation, of at most `limit`.
+pub(crate) fn scratch_too_large(
+    reporter: &Reporter<'_>,
+    largest: Largest,
+    bytes: u64,
+    limit: u64,
+) -> KernelError {
+    let Largest {
+        name,
+        function,
+        bytes: own,
+        span,
+    } = largest;
+    let message = format!(
+        "the array `{name}`{} takes {own} bytes, all arrays of an invocation together {bytes} bytes of scratch memory, and \
+         the limit is {limit}",
+        within(&function)
+    );
+    let place = reporter
+        .back(span)
+        .map(|range| (range, format!("{own} bytes")));
+    let notes = vec![
+        "the invocations of a work-group have their scratch memory at the same time: make the work-group smaller or the \
+         array shorter, or raise DeviceOptions::scratch_bytes where that is what limits it"
+            .to_owned(),
+    ];
+    KernelError::PrivateArrayTooLarge {
+        array: name,
+        function,
+        bytes: own,
+        total: bytes,
+        limit,
+        diagnostic: reporter.at(message, place.into_iter().collect(), notes),
     }
 }
 

@@ -175,6 +175,7 @@ impl Program {
                     }
                 };
                 text_limits::check_types(&module).map_err(too_complex)?;
+                lower_spans(&mut module, reporter)?;
                 mark_globals(&mut module, reporter)?;
                 validator(Capabilities::all())
                     .validate(&module)
@@ -298,6 +299,21 @@ pub(crate) fn free_group(source: &str) -> u32 {
     (0..u32::MAX)
         .find(|group| !mentioned.contains(group))
         .unwrap_or(0)
+}
+
+/// Makes functions of arrays from the helpers of a module that take arrays of any length.
+pub(super) fn lower_spans(module: &mut Module, reporter: Reporter<'_>) -> Result<(), KernelError> {
+    match passes::spans::run(module) {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let place = reporter.back(error.span);
+            let labels = place.into_iter().map(|range| (range, String::new()));
+            let notes = Some(error.note).filter(|note| !note.is_empty());
+            let notes = notes.into_iter().collect();
+            let diagnostic = reporter.at(error.message, labels.collect(), notes);
+            Err(KernelError::Type(diagnostic))
+        }
+    }
 }
 
 /// Gives the device globals of a module bindings that the validator takes.
@@ -523,6 +539,7 @@ impl Inner {
         let mut module =
             parse(text.text()).map_err(|e| KernelError::Type(reporter.parse_error(&e)))?;
         text_limits::check_types(&module).map_err(|excess| reporter.excess(excess))?;
+        lower_spans(&mut module, reporter)?;
         let bindings = RuntimeBindings::of(&module, u32::MAX);
         if self.calls.is_some() {
             bind::complete(&mut module, &bindings, true, true, false);

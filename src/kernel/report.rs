@@ -11,6 +11,8 @@ use super::passes::print::PrintFacts;
 use super::passes::status::{CALL, LOOP_GUARD, POINTER};
 use super::print::{Prints, TextSite};
 use crate::device::CallStatus;
+#[cfg(embedded)]
+use crate::device::TextPosition;
 use crate::device::outcome::ExecutionError;
 use crate::device::queue::Decoder;
 use crate::device::status::Record;
@@ -28,10 +30,11 @@ impl std::fmt::Debug for Report {
 }
 
 /// The user's text, for places inside.
-pub(super) struct Places {
-    pub kernel: String,
-    pub text: EditedText,
-    pub files: Files,
+#[derive(Debug)]
+pub(crate) struct Places {
+    pub(super) kernel: String,
+    pub(super) text: EditedText,
+    pub(super) files: Files,
 }
 
 /// A place in the user's text, as errors report it.
@@ -44,6 +47,24 @@ pub(super) struct Position {
 }
 
 impl Places {
+    /// The place of bytes of the compiled text; the text's start for what is not in the text.
+    #[cfg(embedded)]
+    pub(crate) fn position(&self, range: Option<std::ops::Range<usize>>) -> TextPosition {
+        let at = range.map_or(0, |range| self.text.to_original(range).start);
+        let Position {
+            file,
+            line,
+            column,
+            excerpt,
+        } = self.at(at);
+        TextPosition {
+            file,
+            line,
+            column,
+            excerpt,
+        }
+    }
+
     /// The place of a span of the compiled text.
     fn of(&self, span: Option<naga::Span>) -> Position {
         let at = span
@@ -67,12 +88,13 @@ impl Places {
 
 /// The verdict of a record, from the additions of the passes to the kernel.
 pub(super) fn report(
-    places: Places,
+    places: Arc<Places>,
     guard: Option<(LoopGuard, u32)>,
     pointers: Option<PointerFacts>,
     calls: Option<CallSet>,
 ) -> Report {
     let asks = (pointers.as_ref()).is_some_and(|facts| facts.tables != (0, false));
+    let system = (pointers.as_ref()).is_some_and(|facts| facts.system);
     Report(Arc::new(move |record: &Record| {
         let faults = pointers.as_ref().and_then(|facts| {
             let words = record.get(POINTER.start as usize..POINTER.end as usize)?;
@@ -91,7 +113,11 @@ pub(super) fn report(
                     FaultReason::Outside if asks => {
                         "a pointer into no live allocation was followed"
                     }
+                    FaultReason::Outside if system => {
+                        "a pointer to memory that is not lent to the launch was followed"
+                    }
                     FaultReason::Outside => "a pointer out of the heap was followed",
+                    FaultReason::ReadOnly => "memory lent for reading was written",
                     FaultReason::Index => "an index behind a pointer was beyond its array",
                 },
                 address: fault.address,

@@ -25,9 +25,10 @@ use super::layout::TypeLayout;
 use super::passes::globals;
 use super::passes::pointers::PointerFacts;
 use super::passes::print::PrintFacts;
+use super::passes::spill::{self, SpillPolicy};
 use super::private_array::PrivateArrayInfo;
 use super::private_memory::Sizes;
-use super::program::{Inner, Program, mark_globals};
+use super::program::{Inner, Program, lower_spans, mark_globals};
 use super::reflect::Interface;
 use super::server;
 use super::text_limits::check_types;
@@ -45,6 +46,8 @@ pub(crate) struct Specialized {
     pub values: Vec<(ConstantInfo, ConstantValue)>,
     /// Variables whose size was chosen at run time, and those with `@align`.
     pub private_arrays: Vec<PrivateArrayInfo>,
+    /// Variables with arrays are spilled from so many bytes on, if any are.
+    pub spill: Option<u32>,
     /// Where the runtime's own variables go.
     pub bindings: RuntimeBindings,
     /// The facts of the pointer pass, if the kernel reaches the heap.
@@ -80,6 +83,7 @@ pub(crate) fn specialize(
         auto_workgroup,
         capabilities,
         private_limit,
+        spill: SpillPolicy::Never,
         nesting: None,
         heap,
     };
@@ -92,6 +96,7 @@ pub(crate) struct Environment<'a> {
     pub auto_workgroup: Option<u32>,
     pub capabilities: Capabilities,
     pub private_limit: u64,
+    pub spill: SpillPolicy,
     /// How deep the device lets control flow be.
     pub nesting: Option<u32>,
     pub heap: &'a HeapSetup,
@@ -145,6 +150,7 @@ pub(crate) fn specialize_in(
             values: &values,
             reporter,
             limit: environment.private_limit,
+            spill: environment.spill,
         },
     };
     work.sizes.check_lengths()?;
@@ -156,6 +162,7 @@ pub(crate) fn specialize_in(
         values: inner.report(&values),
         module: lowered.module,
         private_arrays: lowered.private_arrays,
+        spill: lowered.spill,
         bindings,
         pointers: lowered.pointers,
         prints,
@@ -191,6 +198,7 @@ struct Lowered {
     module: Module,
     entry: usize,
     private_arrays: Vec<PrivateArrayInfo>,
+    spill: Option<u32>,
     pointers: Option<PointerFacts>,
     interface: Interface,
     table: Vec<usize>,
@@ -207,7 +215,7 @@ impl Work<'_> {
 
     fn parse(&self) -> Result<Module, KernelError> {
         let reporter = self.sizes.reporter;
-        let module = match &self.inner.module {
+        let mut module = match &self.inner.module {
             Some(module) if !self.enables() => module.clone(),
             _ => Frontend::new_with_options(Options {
                 parse_doc_comments: false,
@@ -218,6 +226,7 @@ impl Work<'_> {
         };
         super::work::count(reporter.text.text().len());
         check_types(&module).map_err(|excess| reporter.excess(excess))?;
+        lower_spans(&mut module, reporter)?;
         Ok(module)
     }
 
@@ -327,8 +336,19 @@ impl Work<'_> {
             Some(_) => bind::uses(&module, &info, index),
             None => CallUse::default(),
         };
+        let Environment {
+            spill: policy,
+            private_limit,
+            ..
+        } = self.environment;
+        let spill = spill::threshold(&module, index, policy, private_limit);
+        if spill.is_some() {
+            // Scratch memory takes a binding of its own.
+            heap.storage_bindings = heap.storage_bindings.map(|limit| limit.saturating_sub(1));
+        }
         let mut lowered = Lowered {
-            private_arrays: self.sizes.measure(&module, index)?,
+            private_arrays: self.sizes.measure(&module, index, spill)?,
+            spill,
             interface: Interface::of(&module, &info, index, |binding| bindings.owns(binding)),
             entry: index,
             table: Vec::new(),
@@ -389,7 +409,8 @@ impl Work<'_> {
             (lowered.table, lowered.pointers) = (moved, Some(facts));
         }
         let has_globals = !interface.globals.is_empty();
-        lowered.tabled_globals = lowered.pointers.is_some() && has_globals;
+        let is_system = (lowered.pointers.as_ref()).is_some_and(|facts| facts.system);
+        lowered.tabled_globals = lowered.pointers.is_some() && has_globals && !is_system;
         if lowered.tabled_globals || !has_globals {
             lowered.entry = globals::discard(&mut lowered.module, lowered.entry);
         }

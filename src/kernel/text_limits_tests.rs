@@ -284,6 +284,8 @@ fn options() -> CompileOptions {
     CompileOptions {
         capabilities: Capabilities::all().bits(),
         private_limit: 1 << 30,
+        spill: super::super::passes::spill::SpillPolicy::Auto,
+        scratch_bytes: 1 << 30,
         loop_budget: Some(65_535),
         nesting: None,
         auto_workgroup: 64,

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use bytemuck::NoUninit;
+
 use super::error::LaunchError;
 use crate::device::DeviceShared;
 use crate::kernel::layout::{Shape, TypeLayout};
@@ -33,6 +35,13 @@ pub(crate) enum Given {
 }
 
 impl Given {
+    pub(crate) fn of_value<V: NoUninit>(value: &V) -> Self {
+        Self::Value {
+            bytes: bytemuck::bytes_of(value).to_vec(),
+            rust: std::any::type_name::<V>(),
+        }
+    }
+
     pub(crate) fn buffer(view: BufferView, overwrites: bool) -> Self {
         Self::Buffer {
             view,

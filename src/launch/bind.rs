@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard};
 
-use super::parts::Arena;
+use super::parts::{Arena, ScratchMemory};
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared};
 use crate::kernel::cache::{CacheCounts, CacheStatistics, Counter, KernelCache, ModuleCache};
@@ -28,6 +28,7 @@ pub(crate) struct BindGroupCache {
 pub(super) struct LaunchExtension {
     groups: Mutex<BindGroupCache>,
     pub(super) arena: Arena,
+    pub(super) scratch: ScratchMemory,
 }
 
 impl BindGroupCache {
@@ -105,11 +106,13 @@ impl Device {
     }
 
     /// Empties the device's caches of kernels and bind groups, and the cache of modules shared by the devices of the
-    /// context, and gives back the memory for arguments without bindings, and the idle staging memory of transfers.
+    /// context, and gives back the memory for arguments without bindings and for
+    /// spilled arrays, and the idle staging memory of transfers.
     /// Kernels that the program holds go on working. For programs that specialize without end; others need not bother.
     pub fn trim_caches(&self) {
         let shared = &self.shared;
         Arena::clear(shared);
+        ScratchMemory::clear(shared);
         staging::of(shared).trim();
         bind_groups(shared).clear();
         shared.kernel_extension.get::<KernelCache>().clear();

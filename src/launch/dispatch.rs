@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::grid::Groups;
-use super::parts::{Places, Submission};
+use super::parts::{Places, Submission, scratch};
 use super::{Grid, Launch, LaunchError};
 use crate::device::queue::{Bound, Dispatch, Recorder};
 use crate::kernel::compile::Variant;
@@ -184,7 +184,13 @@ impl Launch {
                     .limits
                     .max_compute_workgroups_per_dimension,
             );
-            groups.map(Extents::Groups)
+            let spill = self.kernel.shared.compiled.spill.as_ref();
+            groups.map(|groups| {
+                Extents::Groups(match spill {
+                    Some(spill) => groups.within(scratch::groups(&self.kernel.device, spill)),
+                    None => groups,
+                })
+            })
         };
         match &self.grid {
             None => Err(LaunchError::NoGrid {

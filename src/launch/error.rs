@@ -318,6 +318,15 @@ pub enum LaunchError {
         /// Bytes in the buffer.
         bytes: u64,
     },
+    /// The grid is in a buffer, and the kernel has spilled private arrays, whose memory depends on the grid.
+    #[error(
+        "kernel `{kernel}` has spilled private arrays, and the device alone knows its indirect grid: give the grid as a \
+         number, or make the arrays fit private memory (KernelOptions::spill)"
+    )]
+    SpilledIndirect {
+        /// The entry point.
+        kernel: String,
+    },
     /// Profiling was asked for where there are no timestamps.
     #[error(transparent)]
     Profiling(#[from] ProfilingError),
@@ -376,6 +385,15 @@ pub enum LaunchError {
         function: String,
         /// What the services have.
         found: String,
+    },
+    /// The kernel follows pointers into memory that is lent to launches, and was given none.
+    #[error(
+        "kernel `{kernel}` follows pointers into lent memory (TranslationMode::System): lend it some, and run it with \
+         Launch::run_system"
+    )]
+    NoSystemMemory {
+        /// The entry point.
+        kernel: String,
     },
     /// The kernel waits for answers of the host, which the device does not let a running kernel see.
     #[error(
@@ -456,6 +474,7 @@ debug_by_text!(LaunchError {
     NegativeGrid,
     GridTooLarge,
     GridTooManyDispatches,
+    SpilledIndirect,
     PrecompiledGrid,
     Indirect,
     Profiling,
@@ -467,6 +486,7 @@ debug_by_text!(LaunchError {
     Global,
     NoServices,
     OtherServices,
+    NoSystemMemory,
     NeedsLiveMemory,
     WaitsForItself,
     ServerOutOfReach,

@@ -87,7 +87,8 @@ impl From<(u32, u32, u32)> for Extent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Groups {
     pub(crate) counts: [u32; 3],
-    limit: u32,
+    /// The most work-groups of a dispatch in each dimension.
+    limits: [u32; 3],
 }
 
 impl Groups {
@@ -127,7 +128,31 @@ impl Groups {
         }
         Ok(Self {
             counts,
-            limit: limit.max(1),
+            limits: [limit.max(1); 3],
+        })
+    }
+
+    /// The same grid in dispatches of at most `groups` work-groups, and of one at least.
+    pub(crate) fn within(self, groups: u64) -> Self {
+        let mut left = groups.max(1);
+        let mut limits = self.limits;
+        for (limit, count) in limits.iter_mut().zip(self.counts) {
+            let most = u64::from(*limit).min(left).max(1);
+            *limit = most as u32;
+            // A dimension that is cut has the further ones go one by one.
+            left = match u64::from(count) > most {
+                true => 1,
+                false => left / u64::from(count.max(1)),
+            };
+        }
+        Self { limits, ..self }
+    }
+
+    /// Work-groups of the largest dispatch.
+    pub(crate) fn largest(&self) -> u64 {
+        let extents = self.counts.iter().zip(self.limits);
+        extents.fold(1, |all, (count, limit)| {
+            all.saturating_mul(u64::from((*count).min(limit)))
         })
     }
 
@@ -136,21 +161,23 @@ impl Groups {
     }
 
     pub(crate) fn fits_one_dispatch(&self) -> bool {
-        self.counts.iter().all(|&count| count <= self.limit)
+        let mut extents = self.counts.iter().zip(self.limits);
+        extents.all(|(&count, limit)| count <= limit)
     }
 
     /// The dispatches that cover the grid: base and size of each, in groups.
     pub(crate) fn tiles(&self) -> impl Iterator<Item = ([u32; 3], [u32; 3])> + use<> {
-        let Self { counts, limit } = *self;
-        let steps = move |count: u32| {
+        let Self { counts, limits } = *self;
+        let steps = move |axis: usize| {
+            let (count, limit) = (counts[axis], limits[axis]);
             (0..count.div_ceil(limit)).map(move |i| {
                 let base = i * limit;
                 (base, limit.min(count - base))
             })
         };
-        steps(counts[2]).flat_map(move |(bz, nz)| {
-            steps(counts[1]).flat_map(move |(by, ny)| {
-                steps(counts[0]).map(move |(bx, nx)| ([bx, by, bz], [nx, ny, nz]))
+        steps(2).flat_map(move |(bz, nz)| {
+            steps(1).flat_map(move |(by, ny)| {
+                steps(0).map(move |(bx, nx)| ([bx, by, bz], [nx, ny, nz]))
             })
         })
     }
@@ -158,9 +185,7 @@ impl Groups {
     /// How many dispatches there are. Three numbers below 2^32 by a limit of 1 are too many for any number: a larger
     /// result is cut to the largest number.
     pub(crate) fn tile_count(&self) -> u64 {
-        let tiles = self
-            .counts
-            .map(|count| u64::from(count.div_ceil(self.limit)));
+        let tiles = [0, 1, 2].map(|axis| u64::from(self.counts[axis].div_ceil(self.limits[axis])));
         if tiles.contains(&0) {
             return 0;
         }
@@ -210,7 +235,10 @@ mod tests {
     #[test]
     fn dispatches_are_counted_whatever_the_extent() {
         let most = u32::MAX;
-        let counted = |counts, limit| Groups { counts, limit }.tile_count();
+        let counted = |counts, limit| {
+            let limits = [limit; 3];
+            Groups { counts, limits }.tile_count()
+        };
         assert_eq!(counted([most; 3], 1), u64::MAX);
         assert_eq!(counted([most; 3], 65_535), 65_537 * 65_537 * 65_537);
         assert_eq!(counted([most, 0, most], 1), 0);
@@ -220,13 +248,17 @@ mod tests {
     proptest! {
         /// Every group is covered exactly once, by tiles within the limit.
         #[test]
-        fn tiles_partition_the_grid(x in 0u32..40, y in 0u32..12, z in 0u32..9, limit in 1u32..9) {
-            let groups = Groups { counts: [x, y, z], limit };
+        fn tiles_partition_the_grid(
+            x in 0u32..40, y in 0u32..12, z in 0u32..9, limit in 1u32..9, most in 0u64..200
+        ) {
+            let groups = Groups { counts: [x, y, z], limits: [limit; 3] }.within(most);
             let mut seen = vec![0u8; (x * y * z) as usize];
             let mut tiles = 0;
             for (base, size) in groups.tiles() {
                 tiles += 1;
                 prop_assert!(size.iter().all(|&n| n >= 1 && n <= limit));
+                let all = size.iter().map(|&n| u64::from(n)).product::<u64>();
+                prop_assert!(all <= most.max(1) && all <= groups.largest());
                 for k in base[2]..base[2] + size[2] {
                     for j in base[1]..base[1] + size[1] {
                         for i in base[0]..base[0] + size[0] {

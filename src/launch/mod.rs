@@ -10,6 +10,7 @@ pub(crate) mod grid;
 mod groups;
 mod parts;
 mod submit;
+pub(crate) mod system;
 
 use std::sync::Arc;
 
@@ -108,7 +109,13 @@ impl Launch {
             })
     }
 
-    fn give(mut self, argument: &str, given: Given) -> Self {
+    /// Whether the kernel has an argument of this name.
+    pub(crate) fn takes(&self, argument: &str) -> bool {
+        let arguments = &self.interface().arguments;
+        arguments.iter().any(|one| one.name == argument)
+    }
+
+    pub(crate) fn give(mut self, argument: &str, given: Given) -> Self {
         let result = self.slot(argument).and_then(|slot| {
             if self.given[slot].is_some() {
                 return Err(LaunchError::DuplicateArgument {
@@ -183,11 +190,7 @@ impl Launch {
     /// Gives a value for a `var<uniform>`: a scalar, a vector, or a structure laid out as WGSL lays it
     /// out. The value is taken at once.
     pub fn value<V: NoUninit>(self, argument: &str, value: &V) -> Self {
-        let given = Given::Value {
-            bytes: bytemuck::bytes_of(value).to_vec(),
-            rust: std::any::type_name::<V>(),
-        };
-        self.give(argument, given)
+        self.give(argument, Given::of_value(value))
     }
 
     /// Gives a texture view for a sampled or storage texture.
@@ -267,11 +270,7 @@ impl Launch {
             bytes.copy_from_slice(new);
             return Ok(());
         }
-        let given = Given::Value {
-            bytes: new.to_vec(),
-            rust: std::any::type_name::<V>(),
-        };
-        self.replace(slot, given);
+        self.replace(slot, Given::of_value(value));
         Ok(())
     }
 

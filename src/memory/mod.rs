@@ -15,6 +15,7 @@ pub(crate) mod readback;
 pub mod region;
 pub(crate) mod shift;
 pub(crate) mod staging;
+pub(crate) mod system;
 pub(crate) mod transfer;
 
 pub use buffer::{BufferView, DeviceBuffer, MemoryError};
@@ -31,6 +32,7 @@ pub use pinned::PinnedVec;
 pub use pointer::{PointerKind, Ptr};
 pub use readback::{ReadBack, ReadError};
 pub use staging::TransferStatistics;
+pub use system::{SystemAccess, SystemMemory};
 
 /// State of this module for each device.
 #[derive(Debug, Default)]
@@ -43,6 +45,8 @@ pub(crate) struct MemoryExtension {
     blocks: std::sync::Mutex<buffers::Blocks<wgpu::Buffer>>,
     /// Pinned memory that the device has imported.
     pinned: pinned::Imports,
+    /// Buffers for memory lent to launches.
+    pub(crate) system: system::pools::Pools,
     /// The pipeline of `shaders/fill.wgsl`.
     fill: std::sync::OnceLock<wgpu::ComputePipeline>,
     /// The pipeline of `shaders/copy_bytes.wgsl`.

@@ -7,6 +7,7 @@ mod sliced;
 use std::sync::Arc;
 
 use super::PersistentKernel;
+use super::arguments::Arguments;
 use super::callers::Recipe;
 use super::error::ServerError;
 use super::policy::LeasePolicy;
@@ -35,6 +36,7 @@ pub struct PersistentKernelBuilder {
     turns: Option<u32>,
     lanes: Option<usize>,
     callers: usize,
+    pub(super) arguments: Arguments,
     /// Has the written kernel misbehave.
     #[cfg(test)]
     pub(super) spoil: Option<fn(String, &Places) -> String>,
@@ -56,6 +58,7 @@ impl PersistentKernel {
             turns: None,
             lanes: None,
             callers: 0,
+            arguments: Arguments::default(),
             #[cfg(test)]
             spoil: None,
         }
@@ -162,6 +165,7 @@ impl PersistentKernelBuilder {
             constants: self.constants.clone(),
             options: self.options,
             services: self.services.clone(),
+            arguments: self.arguments.clone(),
             shape: SliceShape {
                 given: 0,
                 taken: 0,

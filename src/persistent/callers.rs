@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::PersistentKernel;
+use super::arguments::{Arguments, Serves};
 use super::block::can_share;
 use super::bridge;
 use super::core::{Core, Stage};
@@ -23,7 +24,6 @@ use crate::kernel::server::{SLICE_ENTRY, SliceShape, write_ports};
 use crate::kernel::{Constants, KernelOptions, Program, ProgramBuilder};
 use crate::launch::callee::{Callee, Caller, KernelPorts, Route};
 use crate::launch::{Launch, LaunchError};
-use crate::memory::DeviceBuffer;
 use crate::rpc::port::layout::PortLayout;
 use crate::rpc::{Backoff, HostServices, Services, WaitBudget};
 
@@ -37,6 +37,7 @@ pub(super) struct Recipe {
     pub constants: Constants,
     pub options: KernelOptions,
     pub services: Option<Arc<crate::rpc::Services>>,
+    pub arguments: Arguments,
     /// How slices of calls are served.
     pub shape: SliceShape,
     pub payload: usize,
@@ -46,7 +47,6 @@ pub(super) struct Recipe {
 struct Local {
     ports: Arc<KernelPorts>,
     launch: Launch,
-    buffers: Vec<DeviceBuffer<u32>>,
 }
 
 pub(super) struct Callers {
@@ -175,6 +175,7 @@ impl Callers {
             constants,
             options,
             services,
+            arguments,
             shape,
             payload,
         } = &self.recipe;
@@ -215,6 +216,7 @@ impl Callers {
         if let Some(services) = services {
             launch = launch.shared_services(Arc::clone(services));
         }
+        launch = arguments.give(launch, Serves::AllHandlers);
         launch.validate()?;
         let backoff = Backoff::of(shared).map_err(|error| refused(error.to_string()))?;
         let ports = Arc::new(KernelPorts {
@@ -223,11 +225,7 @@ impl Callers {
             posts: (posts.as_ref()).map(|posts| (unique_id(), posts.raw().clone())),
             backoff,
         });
-        Ok(Local {
-            ports,
-            launch,
-            buffers: std::iter::once(calls).chain(posts).collect(),
-        })
+        Ok(Local { ports, launch })
     }
 }
 
@@ -277,10 +275,6 @@ impl Callee for Callers {
             return Ok(());
         }
         if let Some(local) = &mut *lock(&self.local) {
-            for buffer in &local.buffers {
-                // Calls that failed are told by themselves.
-                buffer.clear_error();
-            }
             local.launch.submit()?;
         }
         Ok(())

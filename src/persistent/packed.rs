@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use super::arguments::Serves;
 use super::callers::Recipe;
 use super::core::Core;
 use crate::device::HostAccessPolicy;
@@ -98,6 +99,7 @@ impl Packer {
         if let Some(services) = &self.recipe.services {
             launch = launch.shared_services(Arc::clone(services));
         }
+        launch = self.recipe.arguments.give(launch, Serves::OneHandler);
         Pack {
             opcode: packed.opcode,
             packing: packed.packing,

@@ -16,7 +16,7 @@ use crate::device::wait::lock;
 use crate::device::{ExecutionError, WaitError};
 use crate::kernel::server::FAILED;
 use crate::launch::{Launch, LaunchError};
-use crate::memory::{DeviceBuffer, HeapError};
+use crate::memory::HeapError;
 use crate::rpc::port::protocol::CallStatus;
 use crate::rpc::port::words::Words as _;
 
@@ -35,8 +35,6 @@ const BEGINS_WITHIN: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 3
 pub(super) struct Relay {
     pub core: Arc<Core>,
     pub launch: Launch,
-    /// The memory of the ports as the launch knows it.
-    pub buffers: Vec<DeviceBuffer<u32>>,
     /// Turns that a lease may begin calls in.
     pub most: u32,
     /// A driver ends loops, so a lease may end behind a few calls.
@@ -184,10 +182,6 @@ impl Relay {
             self.called = Instant::now();
         }
         let granted = core.grant(lease, self.most, start);
-        for buffer in &self.buffers {
-            // Calls that failed are told by themselves.
-            buffer.clear_error();
-        }
         // Before the launch, which sees at least as much.
         let grown = core.heap.as_ref().map_or(0, |heap| heap.shared.grown());
         core.covered.store(grown, Ordering::SeqCst);

@@ -467,8 +467,6 @@ impl Slices {
             }
         };
         slot.requests.write(0, words).map_err(refused)?;
-        // Calls that failed are told by themselves.
-        answers.memory.clear_error();
         let groups = self.shape.groups(count);
         #[cfg(test)]
         // The part left out by a driver that cuts a dispatch.

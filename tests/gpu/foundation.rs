@@ -7,7 +7,7 @@ use image::RgbaImage;
 use tombolo::{
     Constants, DeviceBuffer, Kernel, Program,
     device::{Aspect, Capability, EventStatus, ProfilingError, WaitError},
-    kernel::KernelError,
+    kernel::{KernelError, SpillPolicy},
     launch::LaunchError,
 };
 
@@ -283,7 +283,10 @@ fn pipelines_work_in_raw_wgpu(f: &Fixture) {
 }
 
 fn devices_without_private_memory_say_so(f: &Fixture) {
-    let device = f.open(|options| options.private_memory_bytes = Some(0));
+    let device = f.open(|options| {
+        options.private_memory_bytes = Some(0);
+        options.spill = SpillPolicy::Never;
+    });
     assert!(!device.has(Aspect::PrivateAlloca));
     assert_eq!(device.capabilities().private_memory_bytes, 0);
     let why = device.capabilities().explain(Aspect::PrivateAlloca);

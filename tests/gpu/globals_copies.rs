@@ -7,7 +7,7 @@ use tombolo::{
     Context, Device, DeviceGlobal, Event, Launch,
     buffers::ReadError,
     device::{EventStatus, ExecutionError, WaitError},
-    globals::GlobalError,
+    globals::{GlobalError, InitMode},
 };
 
 cases![
@@ -16,6 +16,8 @@ cases![
     a_failed_event_of_another_device_refuses_the_command,
     bytes_are_copied_at_any_alignment,
     copies_between_variables_and_buffers_stay_in_the_batch,
+    copies_with_pointers_context_buffers_and_other_variables,
+    variables_that_nobody_initialises_keep_their_values,
     ranges_beyond_the_variable_are_invalid,
     a_failed_launch_is_told_by_what_it_would_have_written,
 ];
@@ -351,4 +353,91 @@ fn a_failed_launch_is_told_by_what_it_would_have_written(f: &Fixture) {
         device.reset_globals().unwrap();
         assert_eq!(BESIDE.on(&device).read().unwrap(), 0);
     }
+}
+
+fn copies_with_pointers_context_buffers_and_other_variables(f: &Fixture) {
+    static ONE: DeviceGlobal<[u32; 8]> = DeviceGlobal::new("one_of_two");
+    static TWO: DeviceGlobal<[u32; 8]> = DeviceGlobal::new("two_of_two");
+    const DOUBLE: &str = "
+        var<storage, read_write> one_of_two: array<u32, 8>;
+        @compute @workgroup_size(8)
+        fn main(@builtin(local_invocation_index) i: u32) { one_of_two[i] *= 2u; }";
+    each(f, |device| {
+        let double = kernel(device, DOUBLE, "main");
+        ONE.on(device).write(&[1, 2, 3, 4, 5, 6, 7, 8]).unwrap();
+        TWO.on(device).write(&[50; 8]).unwrap();
+        double.launch().invocations(8).submit().unwrap();
+        // Behind pointers: the heap's memory and the device's own.
+        let own = device.malloc::<u32>(8).unwrap();
+        ONE.on(device).copy_to_pointer(2, own, 5).unwrap();
+        double.launch().invocations(8).submit().unwrap();
+        TWO.on(device).copy_from_pointer(1, own, 5).unwrap();
+        assert_eq!(
+            TWO.on(device).read().unwrap(),
+            [50, 6, 8, 10, 12, 14, 50, 50]
+        );
+        // Between variables, and inside one.
+        let (one, two) = (ONE.on(device), TWO.on(device));
+        one.copy_to_global::<u32, _, _, _>(0, &two, 5, 3).unwrap();
+        two.copy_to_global::<u32, _, _, _>(4, &two, 2, 4).unwrap();
+        assert_eq!(two.read().unwrap(), [50, 6, 12, 4, 8, 12, 8, 12]);
+        // Buffers of the context.
+        let buffer = f.context.buffer::<u32>(6).unwrap();
+        buffer.write(0, &[9; 6]).unwrap();
+        one.copy_to_context_buffer(1, &buffer, 2, 3).unwrap();
+        assert_eq!(buffer.read().unwrap(), [9, 9, 8, 12, 16, 9]);
+        two.copy_from_context_buffer(6, &buffer, 4, 2).unwrap();
+        assert_eq!(two.read().unwrap()[5..], [12, 16, 9]);
+        // Nothing is copied beyond any end.
+        for error in [
+            one.copy_to_pointer(5, own, 4).unwrap_err(),
+            one.copy_from_pointer(9, own, 1).unwrap_err(),
+            one.copy_to_global::<u32, _, _, _>(0, &two, 6, 3)
+                .unwrap_err(),
+            one.copy_to_context_buffer(6, &buffer, 0, 3).unwrap_err(),
+        ] {
+            assert!(error.is_invalid(), "{error}");
+        }
+        for error in [
+            one.copy_from_context_buffer(0, &buffer, 4, 3).unwrap_err(),
+            one.copy_to_context_buffer(0, &buffer, 4, 3).unwrap_err(),
+        ] {
+            assert!(
+                matches!(error, GlobalError::ContextBuffer { .. }),
+                "{error}"
+            );
+        }
+        let null = tombolo::Ptr::<u32>::null();
+        for error in [
+            one.copy_from_pointer(0, null, 1).unwrap_err(),
+            one.copy_to_pointer(0, null, 1).unwrap_err(),
+        ] {
+            assert!(matches!(error, GlobalError::Heap { .. }), "{error}");
+        }
+        let error = one.copy_to_global::<u32, _, _, _>(0, &TWO.on(&f.device), 0, 1);
+        assert!(
+            matches!(error, Err(GlobalError::Buffer { .. })),
+            "{error:?}"
+        );
+        one.copy_to_pointer(8, null, 0).unwrap();
+        one.copy_from_pointer(8, null, 0).unwrap();
+        assert_eq!(two.read().unwrap(), [50, 6, 12, 4, 8, 12, 16, 9]);
+        device.free(own).unwrap();
+    });
+}
+
+fn variables_that_nobody_initialises_keep_their_values(f: &Fixture) {
+    static KEPT: DeviceGlobal<[u32; 4]> = DeviceGlobal::new("kept").init_mode(InitMode::Never);
+    static BEGUN: DeviceGlobal<[u32; 4]> = DeviceGlobal::new("begun")
+        .init_mode(InitMode::Never)
+        .initial(&[1, 2, 3, 4]);
+    each(f, |device| {
+        KEPT.on(device).write(&[9, 8, 7, 6]).unwrap();
+        assert_eq!(BEGUN.on(device).get(2).unwrap(), 3);
+        BEGUN.on(device).set(2, &30).unwrap();
+        device.reset_globals().unwrap();
+        device.reprogram_globals().unwrap();
+        assert_eq!(KEPT.on(device).read().unwrap(), [9, 8, 7, 6]);
+        assert_eq!(BEGUN.on(device).read().unwrap(), [1, 2, 30, 4]);
+    });
 }

@@ -64,6 +64,7 @@ mod mirror_transfers;
 mod never_blocks;
 mod persistent;
 mod persistent_again;
+mod persistent_arguments;
 mod persistent_calls;
 mod persistent_leases;
 mod persistent_sliced;
@@ -88,14 +89,20 @@ mod rpc_groups;
 mod rpc_split;
 mod rpc_streams;
 mod rpc_wait_budget;
+mod sanitizer;
 mod segment_lists;
 mod segments;
 mod server_beside;
 mod server_leases;
 mod services;
 mod services_memory;
+mod spans;
+mod spill;
 mod staging_memory;
 mod stress;
+mod system;
+mod system_faults;
+mod system_paging;
 mod table;
 mod threads;
 mod transfers;
@@ -189,6 +196,7 @@ fn main() -> std::process::ExitCode {
         mirror_transfers::CASES,
         never_blocks::CASES,
         persistent::CASES,
+        persistent_arguments::CASES,
         persistent_calls::CASES,
         persistent_leases::CASES,
         persistent_sliced::CASES,
@@ -212,12 +220,18 @@ fn main() -> std::process::ExitCode {
         rpc_wait_budget::CASES,
         rpc_split::CASES,
         rpc_streams::CASES,
+        sanitizer::CASES,
         segments::CASES,
         server_beside::CASES,
         server_leases::CASES,
         services::CASES,
         services_memory::CASES,
+        spans::CASES,
+        spill::CASES,
         stress::CASES,
+        system::CASES,
+        system_faults::CASES,
+        system_paging::CASES,
         table::CASES,
         threads::CASES,
         transfers::CASES,

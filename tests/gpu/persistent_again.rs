@@ -26,6 +26,7 @@ pub fn again() -> Vec<(String, impl Fn(&Fixture) + Clone + Send + 'static)> {
     };
     let modules = [
         crate::persistent::CASES,
+        crate::persistent_arguments::CASES,
         crate::persistent_calls::CASES,
         crate::persistent_leases::CASES,
         crate::persistent_threads::CASES,

@@ -3,7 +3,8 @@
 use crate::cases;
 use crate::harness::Fixture;
 use crate::kernels::{MEDIAN, medians, noise, run};
-use tombolo::{Constants, DeviceBuffer, Kernel, Program, device::Aspect, kernel::KernelError};
+use tombolo::kernel::{KernelError, SpillPolicy};
+use tombolo::{Constants, DeviceBuffer, Kernel, Program, device::Aspect};
 
 cases![
     private_arrays_of_every_length,
@@ -179,8 +180,9 @@ fn aligned_private_arrays(f: &Fixture) {
 
 fn impossible_private_arrays_are_refused(f: &Fixture) {
     let program = Program::new("median.wgsl", MEDIAN).unwrap();
+    let device = f.open(|options| options.spill = SpillPolicy::Never);
     let refuse = |n: u32| {
-        f.device
+        device
             .kernel(&program, "main", &Constants::new().set("N", n))
             .unwrap_err()
     };
@@ -219,7 +221,10 @@ fn impossible_private_arrays_are_refused(f: &Fixture) {
         assert!(text.contains(part), "{part} in {text}");
     }
     // The limit is the device's, and can be set.
-    let small = f.open(|options| options.private_memory_bytes = Some(64));
+    let small = f.open(|options| {
+        options.private_memory_bytes = Some(64);
+        options.spill = SpillPolicy::Never;
+    });
     let constants = Constants::new().set("N", 17u32);
     assert!(small.kernel(&program, "main", &constants).is_err());
     let constants = Constants::new().set("N", 16u32);

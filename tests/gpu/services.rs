@@ -20,6 +20,7 @@ cases![
     files_are_written_by_blocks_and_by_pointers,
     names_that_lead_out_are_statuses,
     kernels_put_names_together,
+    a_kernel_lists_renames_and_removes,
     a_main_has_arguments_a_clock_seeds_and_an_exit_status,
     a_kernel_reads_stdin_and_writes_stdout,
     copies_and_memory_of_the_devices_own_are_told,
@@ -316,6 +317,46 @@ fn names_that_lead_out_are_statuses(f: &Fixture) {
     }
     assert_eq!(found, expected);
     assert!(!folder.path().join("b").exists());
+}
+
+/// A kernel counts the names of a folder and their bytes, renames one file, removes another, and reads a variable.
+fn a_kernel_lists_renames_and_removes(f: &Fixture) {
+    let folder = folder();
+    for name in ["a", "bcd", "ef"] {
+        fs::write(folder.path().join(name), name).unwrap();
+    }
+    let access = FileAccess::new().manage(folder.path()).unwrap();
+    let services = HostServices::builder()
+        .files(access)
+        .environment(["CARGO_MANIFEST_DIR"])
+        .start()
+        .unwrap();
+    let source = r#"
+        @compute @workgroup_size(1) fn main() {
+            let listed = folder_names(".", 0u);
+            let block = text_block(listed.text, 0u);
+            var names = 0u;
+            for (var i = 0u; i < block.bytes; i++) {
+                names += u32(extractBits(block.words[i / 4u], 8u * (i % 4u), 8u) == 0u);
+            }
+            out[0] = names;
+            out[1] = block.bytes;
+            out[2] = file_rename("bcd", "new name");
+            out[3] = file_remove("ef");
+            let found = file_metadata("new name");
+            out[4] = found.kind;
+            out[5] = found.bytes.x;
+            out[6] = environment("PATH").status;
+        }"#;
+    let found = run(f, &services, source, 1, 7);
+    let ok = FileStatus::Ok.code();
+    let refused = FileStatus::NotGranted.code();
+    // Three names of six bytes, each with a zero behind.
+    assert_eq!(found, [3, 9, ok, ok, 1, 3, refused]);
+    let names = fs::read_dir(folder.path()).unwrap();
+    let mut names: Vec<_> = names.map(|name| name.unwrap().file_name()).collect();
+    names.sort_unstable();
+    assert_eq!(names, ["a", "new name"]);
 }
 
 fn kernels_put_names_together(f: &Fixture) {

@@ -20,7 +20,10 @@ use super::{
     abi::BoundResource,
     image::{self, ImageAtomic, ImageQuery, Sampled},
 };
-use crate::math::{Rare, double};
+use crate::{
+    math::{Rare, double},
+    sanitizer, schedule,
+};
 
 /// The code of a function.
 ///
@@ -60,10 +63,14 @@ pub(crate) enum HostFunction {
     ImageQuery(ImageQuery),
     /// Samples a texture
     ImageSample(Sampled),
+    /// Tells the monitor of the dispatch of a site, by its number
+    Check(u32),
+    /// Puts the invocations of a work-group in an order, by a seed
+    Shuffle,
 }
 
 /// The addresses that kernels call, by [`HostFunction::index`].
-pub(crate) static FUNCTIONS: [HostFn; 10] = [
+pub(crate) static FUNCTIONS: [HostFn; 12] = [
     multiply_add_32,
     multiply_add_64,
     rare,
@@ -74,6 +81,8 @@ pub(crate) static FUNCTIONS: [HostFn; 10] = [
     image::atomic,
     image::query,
     image::sample,
+    sanitizer::check,
+    schedule::shuffle,
 ];
 
 impl HostFunction {
@@ -90,13 +99,20 @@ impl HostFunction {
             Self::ImageAtomic(_) => 7,
             Self::ImageQuery(_) => 8,
             Self::ImageSample(_) => 9,
+            Self::Check(_) => 10,
+            Self::Shuffle => 11,
         }
     }
 
     /// What tells it apart from others with the same code.
     pub(crate) fn which(self) -> u32 {
         match self {
-            Self::MultiplyAdd32 | Self::MultiplyAdd64 | Self::ImageLoad | Self::ImageStore => 0,
+            Self::MultiplyAdd32
+            | Self::MultiplyAdd64
+            | Self::ImageLoad
+            | Self::ImageStore
+            | Self::Shuffle => 0,
+            Self::Check(site) => site,
             Self::ImageAtomic(operation) => operation as u32,
             Self::ImageQuery(query) => query as u32,
             Self::ImageSample(way) => way.which(),
@@ -117,8 +133,13 @@ impl HostFunction {
             | Self::ImageLoad
             | Self::ImageQuery(_)
             | Self::ImageSample(_) => true,
-            Self::ImageStore | Self::ImageAtomic(_) => false,
+            Self::ImageStore | Self::ImageAtomic(_) | Self::Check(_) | Self::Shuffle => false,
         }
+    }
+
+    /// Whether a call is no work of the kernel's own.
+    pub(crate) fn observes(self) -> bool {
+        matches!(self, Self::Check(_) | Self::Shuffle)
     }
 }
 

@@ -16,6 +16,8 @@ mod passes;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use cranelift_codegen::{Context, control::ControlPlane};
 use naga::{ShaderStage, back::pipeline_constants::process_overrides};
 
@@ -26,7 +28,10 @@ use self::{
     abi::KernelFn,
     error::{CompileError, Result, internal},
 };
-use crate::jit::{CodeMemory, target};
+use crate::{
+    jit::{CodeMemory, target},
+    sanitizer::Site,
+};
 
 /// A compiled entry point.
 pub(crate) struct Kernel {
@@ -45,6 +50,9 @@ pub(crate) struct Kernel {
     pub(crate) waits: bool,
     /// Operations of a work-group, estimated
     pub(crate) cost: u64,
+    pub(crate) workgroup_size: [u32; 3],
+    /// What the kernel tells a monitor of, by number
+    pub(crate) sites: Arc<[Site]>,
 }
 
 impl Kernel {
@@ -84,7 +92,8 @@ pub(crate) fn compile(
         .iter()
         .position(|point| point.stage == ShaderStage::Compute && point.name == entry)
         .ok_or_else(|| CompileError::NoEntryPoint { name: entry.into() })?;
-    let program = passes::run(front::lower(&module, &info, index)?)?;
+    let program = front::lower(&module, &info, index, options.instruments)?;
+    let program = passes::run(program)?;
     generate(&program, options)
 }
 
@@ -108,6 +117,8 @@ fn generate(program: &ir::Program, options: Options) -> Result<Kernel> {
         frame_bytes: emitted.frame_bytes,
         polls: emitted.polls,
         waits: emitted.waits,
+        workgroup_size: program.workgroup_size,
+        sites: program.sites.clone(),
         cost: passes::trips::cost(program).saturating_mul(program.invocations().into()),
     })
 }

@@ -25,9 +25,12 @@ use super::{
     loss::{self, Loss},
     scratch::Scratch,
 };
-use crate::compile::{
-    abi::{Group, POLL_STOP, POLL_WAITS, STOPPED},
-    host::FUNCTIONS,
+use crate::{
+    compile::{
+        abi::{Group, POLL_STOP, POLL_WAITS, STOPPED},
+        host::FUNCTIONS,
+    },
+    sanitizer::observing,
 };
 
 /// Bytes of a stack. Kernels keep arrays elsewhere, and call only shallow functions.
@@ -129,8 +132,10 @@ impl Fiber {
     /// Runs until the work-group waits or none is left.
     pub(super) fn resume(mut self) -> Run {
         let code = self.grid.kernel.code();
-        let resumed = fault::catching(code, self.coroutine.trap_handler(), || {
-            self.coroutine.resume(())
+        let handler = self.coroutine.trap_handler();
+        let coroutine = &mut self.coroutine;
+        let resumed = observing(self.grid.monitor.as_deref(), || {
+            fault::catching(code, handler, || coroutine.resume(()))
         });
         let end = match resumed {
             CoroutineResult::Yield(()) => return Run::Waits(self),
@@ -190,6 +195,10 @@ impl Runtime<'_> {
     }
 
     fn slice_is_over(&self) -> bool {
+        // By the clock, no run could be had again.
+        if self.grid.is_ordered() {
+            return true;
+        }
         let now = Instant::now();
         let since = self.since.get().unwrap_or(now);
         self.since.set(Some(since));
@@ -246,7 +255,10 @@ fn piece(grid: &Grid, groups: Range<u64>, group: &mut Group) -> bool {
     let kernel = &*grid.kernel;
     let [x, y, _] = grid.count;
     let mut id = grid.id(groups.start);
-    for _ in groups {
+    for place in groups {
+        if grid.is_ordered() {
+            id = grid.id_at(place);
+        }
         if grid.is_stopped() {
             return false;
         }
@@ -264,6 +276,9 @@ fn piece(grid: &Grid, groups: Range<u64>, group: &mut Group) -> bool {
         // thread; a stop word kept alive by the grid; and `poll` with its runtime.
         if unsafe { (kernel.function())(group) } == STOPPED {
             return false;
+        }
+        if let Some(monitor) = &grid.monitor {
+            monitor.end_group(id);
         }
         id[0] += 1;
         if id[0] == x {

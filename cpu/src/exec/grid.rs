@@ -10,7 +10,11 @@ use std::{
 };
 
 use super::loss::Loss;
-use crate::compile::{Kernel, abi::BoundResource};
+use crate::{
+    compile::{Kernel, abi::BoundResource},
+    sanitizer::Monitor,
+    schedule::Permutation,
+};
 
 /// Pieces of a dispatch per thread, so that fast threads get more pieces.
 const PIECES: u64 = 8;
@@ -26,6 +30,10 @@ pub(crate) struct Grid {
     pub(crate) immediates: Arc<[u32]>,
     pub(crate) count: [u32; 3],
     pub(crate) zero_workgroup: bool,
+    /// What an instrumented kernel calls
+    pub(super) monitor: Option<Arc<Monitor>>,
+    /// The order of work-groups, if a seed decides it
+    order: Option<Permutation>,
     /// Set when kernels of the device are to stop
     pub(crate) stop: Arc<AtomicU32>,
     total: u64,
@@ -54,6 +62,9 @@ pub(crate) struct Dispatch {
     pub(crate) immediates: Arc<[u32]>,
     pub(crate) count: [u32; 3],
     pub(crate) zero_workgroup: bool,
+    pub(crate) monitor: Option<Arc<Monitor>>,
+    /// A seed for the order of work-groups
+    pub(crate) schedule: Option<u64>,
 }
 
 impl Grid {
@@ -65,6 +76,8 @@ impl Grid {
             immediates,
             count,
             zero_workgroup,
+            monitor,
+            schedule,
         } = dispatch;
         let total = count
             .iter()
@@ -74,6 +87,8 @@ impl Grid {
             immediates,
             count,
             zero_workgroup,
+            monitor,
+            order: schedule.map(|seed| Permutation::new(seed, total)),
             stop,
             total,
             piece: if kernel.waits {
@@ -140,6 +155,16 @@ impl Grid {
     /// Whether kernels are to stop.
     pub(super) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether a seed decides the order of work-groups.
+    pub(super) fn is_ordered(&self) -> bool {
+        self.order.is_some()
+    }
+
+    /// The `workgroup_id` of the work-group at a place of the order.
+    pub(super) fn id_at(&self, place: u64) -> [u32; 3] {
+        self.id(self.order.as_ref().map_or(place, |order| order.at(place)))
     }
 
     /// The `workgroup_id` of a work-group.

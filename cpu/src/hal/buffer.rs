@@ -81,8 +81,8 @@ impl Buffer {
     /// `lender` is dropped when the last handle of the buffer is gone and no command uses it any more.
     ///
     /// # Safety
-    /// `bytes` bytes from `address` on must be valid for reads and writes of any thread until `lender` is dropped, and
-    /// aligned to the strictest type that kernels access there (32 bytes are enough for any). Nobody may access them
+    /// `bytes` bytes from `address` on, or those of them that kernels and commands reach, must be valid for reads and writes of
+    /// any thread until `lender` is dropped, and aligned to the strictest type that kernels access there (32 bytes are enough for any). Nobody may access them
     /// without atomic operations while a command that writes them runs.
     pub unsafe fn from_host(
         address: NonNull<u8>,

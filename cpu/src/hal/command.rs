@@ -28,6 +28,8 @@ pub(super) struct Bound {
     #[expect(dead_code, reason = "kept for what its destructor does")]
     pub(super) groups: Vec<BindGroup>,
     pub(super) immediates: Arc<[u32]>,
+    /// The debug marker that was set last
+    pub(super) marker: Option<Arc<str>>,
 }
 
 // SAFETY: `buffers` point into memory that `groups` keep alive and that any thread may access.
@@ -151,17 +153,27 @@ impl Bound {
         if count.contains(&0) {
             return Ok(());
         }
+        let monitor = self.pipeline.monitor(self.marker.as_ref());
+        let schedule = self.pipeline.schedule();
         let dispatch = Dispatch {
             kernel: self.pipeline.kernel.clone(),
             buffers: self.buffers.clone(),
             immediates: self.immediates.clone(),
             count,
             zero_workgroup: self.pipeline.zero_workgroup,
+            monitor: monitor.clone(),
+            schedule,
         };
-        match pool {
-            Some(pool) => pool.run(dispatch, stop),
-            None => Pool::run_alone(dispatch, stop),
+        // One thread has one order, and a monitor one view of it.
+        let alone = monitor.is_some() || schedule.is_some();
+        let result = match pool {
+            Some(pool) if !alone => pool.run(dispatch, stop),
+            _ => Pool::run_alone(dispatch, stop),
+        };
+        if let Some(monitor) = monitor {
+            self.pipeline.finish(&monitor);
         }
+        result
     }
 }
 

@@ -10,13 +10,17 @@ use super::{
     Fence, Options, PipelineLayout, QuerySet, Queue, Sampler, ShaderModule, Texture, TextureView,
     command::Submission,
 };
-use crate::exec::{loss::Loss, pool::Pool, timeline::Timeline};
+use crate::{
+    exec::{loss::Loss, pool::Pool, timeline::Timeline},
+    sanitizer::{Coverage, Finding, Ledger},
+};
 
 /// What a device and its queue share.
 pub(super) struct Shared {
     pub(super) timeline: Timeline<Submission>,
-    /// The most invocations that run side by side
-    lanes: u32,
+    options: Arc<Options>,
+    /// What instrumented kernels have shown
+    ledger: Arc<Ledger>,
 }
 
 impl Shared {
@@ -26,7 +30,8 @@ impl Shared {
         });
         Self {
             timeline: Timeline::new(Arc::new(Pool::new(threads))),
-            lanes: options.lanes,
+            options,
+            ledger: Arc::default(),
         }
     }
 }
@@ -44,6 +49,23 @@ impl Device {
     /// Why the device was lost, if it was.
     pub fn loss(&self) -> Option<Loss> {
         self.shared.timeline.loss().cloned()
+    }
+
+    /// The options of the instance.
+    pub fn options(&self) -> &Options {
+        &self.shared.options
+    }
+
+    /// What the sanitizer has found since this was asked last, in the order of dispatches; empty without
+    /// [`Options::sanitizer`]. Findings of a submission are there when the submission has ended.
+    pub fn take_findings(&self) -> Vec<Finding> {
+        self.shared.ledger.take()
+    }
+
+    /// How often the statements of kernels were executed so far, for kernels that were dispatched; empty without
+    /// [`Options::coverage`].
+    pub fn coverage(&self) -> Vec<Coverage> {
+        self.shared.ledger.coverage()
     }
 
     /// Whether the device still runs what it is given.
@@ -163,7 +185,7 @@ impl hal::Device for Device {
         desc: &hal::ShaderModuleDescriptor,
         shader: hal::ShaderInput,
     ) -> Result<ShaderModule, hal::ShaderError> {
-        ShaderModule::new(desc, shader, self.shared.lanes)
+        ShaderModule::new(desc, shader, &self.shared.options)
     }
 
     unsafe fn destroy_shader_module(&self, _module: ShaderModule) {}
@@ -186,7 +208,7 @@ impl hal::Device for Device {
         &self,
         desc: &hal::ComputePipelineDescriptor<PipelineLayout, ShaderModule, Absent>,
     ) -> Result<ComputePipeline, hal::PipelineError> {
-        ComputePipeline::new(&desc.stage)
+        ComputePipeline::new(&desc.stage, &self.shared.ledger)
     }
 
     unsafe fn destroy_compute_pipeline(&self, _pipeline: ComputePipeline) {}

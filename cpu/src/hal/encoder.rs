@@ -22,6 +22,8 @@ pub(super) const IMMEDIATE_WORDS: usize = 64;
 pub struct CommandEncoder {
     commands: Vec<Command>,
     pass: Pass,
+    /// The debug marker that was inserted last
+    marker: Option<Arc<str>>,
 }
 
 /// What is set for the dispatches of a pass.
@@ -37,8 +39,8 @@ struct Pass {
 }
 
 impl Pass {
-    /// What a dispatch uses.
-    fn bound(&mut self) -> Option<Arc<Bound>> {
+    /// What a dispatch behind a debug marker uses.
+    fn bound(&mut self, marker: Option<&Arc<str>>) -> Option<Arc<Bound>> {
         if let Some(bound) = &self.bound {
             return Some(bound.clone());
         }
@@ -60,6 +62,7 @@ impl Pass {
                 .map(|(group, _)| group.clone())
                 .collect(),
             immediates: self.immediates.get_or_insert_with(zeros).clone(),
+            marker: marker.cloned(),
         });
         self.bound = Some(bound.clone());
         Some(bound)
@@ -130,7 +133,7 @@ impl CommandEncoder {
 
     /// What a dispatch uses. wgpu-core rules out that something is missing.
     fn bound(&mut self) -> Option<Arc<Bound>> {
-        let bound = self.pass.bound();
+        let bound = self.pass.bound(self.marker.as_ref());
         if bound.is_none() {
             log::error!("a dispatch without a pipeline or with a binding missing is left out");
         }
@@ -159,7 +162,10 @@ impl hal::CommandEncoder for CommandEncoder {
         })
     }
 
-    unsafe fn reset_all<I>(&mut self, _command_buffers: I) {}
+    unsafe fn reset_all<I>(&mut self, _command_buffers: I) {
+        // Not where encoding begins: wgpu-core begins anew for each pass of an encoder.
+        self.marker = None;
+    }
 
     unsafe fn transition_buffers<'a, T>(&mut self, _barriers: T)
     where
@@ -269,7 +275,10 @@ impl hal::CommandEncoder for CommandEncoder {
         self.pass.bound = None;
     }
 
-    unsafe fn insert_debug_marker(&mut self, _label: &str) {}
+    unsafe fn insert_debug_marker(&mut self, label: &str) {
+        self.marker = Some(label.into());
+        self.pass.bound = None;
+    }
 
     unsafe fn begin_debug_marker(&mut self, _group_label: &str) {}
 

@@ -6,7 +6,7 @@ use raw_window_handle::{RawDisplayHandle, RawWindowHandle};
 use wgpu_hal as hal;
 
 use super::{Absent, Adapter, Api};
-use crate::jit::target;
+use crate::{jit::target, sanitizer::Checks};
 
 /// How an instance runs kernels.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,16 @@ pub struct Options {
     /// number: tests choose it.
     #[doc(hidden)]
     pub lanes: u32,
+    /// Checks of what kernels do: `None` for none. [`Device::take_findings`](super::Device::take_findings) has the results.
+    /// Dispatches run on one thread, many times slower.
+    pub sanitizer: Option<Checks>,
+    /// A seed that decides in which order the work-groups of a dispatch run, and the invocations of a work-group between
+    /// barriers: the same seed, the same order and the same results, and every dispatch on one thread. `None` for the usual
+    /// order. Programs that are correct have the same results with every seed, as far as WGSL defines them.
+    pub schedule: Option<u64>,
+    /// Whether executions of statements are counted: [`Device::coverage`](super::Device::coverage) has the results.
+    /// Dispatches run on one thread, many times slower.
+    pub coverage: bool,
 }
 
 impl Default for Options {
@@ -27,6 +37,9 @@ impl Default for Options {
         Self {
             threads: None,
             lanes: 8,
+            sanitizer: None,
+            schedule: None,
+            coverage: false,
         }
     }
 }

@@ -5,24 +5,29 @@ use std::{fmt, sync::Arc};
 use wgpu_hal as hal;
 use wgpu_types as wgt;
 
-use crate::compile::{self, Kernel, error::CompileError};
+use super::Options;
+use crate::{
+    compile::{self, Kernel, error::CompileError},
+    sanitizer::{Instruments, Ledger, Monitor, Text, Watched},
+};
 
 /// A module of naga, as wgpu-core has validated it.
 pub struct ShaderModule {
     module: naga::Module,
     info: naga::valid::ModuleInfo,
     options: compile::Options,
+    text: Option<Text>,
 }
 
 impl ShaderModule {
-    /// Takes a module over, for kernels with so many lanes at most.
+    /// Takes a module over, for kernels that run by `options`.
     ///
     /// # Errors
     /// If the shader is in a language of another backend.
     pub(super) fn new(
         desc: &hal::ShaderModuleDescriptor,
         shader: hal::ShaderInput,
-        lanes: u32,
+        options: &Options,
     ) -> Result<Self, hal::ShaderError> {
         let hal::ShaderInput::Naga(shader) = shader else {
             return Err(hal::ShaderError::Compilation(
@@ -34,8 +39,17 @@ impl ShaderModule {
             info: shader.info,
             options: compile::Options {
                 checks_bounds: desc.runtime_checks.bounds_checks,
-                lanes,
+                lanes: options.lanes,
+                instruments: Instruments {
+                    checks: options.sanitizer,
+                    coverage: options.coverage,
+                },
+                schedule: options.schedule,
             },
+            text: shader.debug_source.map(|source| Text {
+                file: source.file_name.into(),
+                text: source.source_code.into(),
+            }),
         })
     }
 }
@@ -52,23 +66,58 @@ pub struct ComputePipeline {
     pub(super) kernel: Arc<Kernel>,
     /// Whether work-group memory is zero when a work-group begins
     pub(super) zero_workgroup: bool,
+    options: compile::Options,
+    text: Option<Text>,
+    ledger: Arc<Ledger>,
 }
 
 impl ComputePipeline {
+    /// Compiles an entry point. What its dispatches show comes into `ledger`.
     pub(super) fn new(
         stage: &hal::ProgrammableStage<'_, ShaderModule>,
+        ledger: &Arc<Ledger>,
     ) -> Result<Self, hal::PipelineError> {
         let ShaderModule {
             module,
             info,
             options,
+            text,
         } = stage.module;
         let kernel = compile::compile(module, info, stage.entry_point, stage.constants, *options)
             .map_err(|error| pipeline_error(stage.entry_point, &error))?;
         Ok(Self {
             kernel: Arc::new(kernel),
             zero_workgroup: stage.zero_initialize_workgroup_memory,
+            options: *options,
+            text: text.clone(),
+            ledger: ledger.clone(),
         })
+    }
+
+    /// The seed of the order of work-groups.
+    pub(super) fn schedule(&self) -> Option<u64> {
+        self.options.schedule
+    }
+
+    /// A monitor for a dispatch behind a debug marker, if the kernel is instrumented.
+    pub(super) fn monitor(&self, marker: Option<&Arc<str>>) -> Option<Arc<Monitor>> {
+        let instruments = self.options.instruments;
+        instruments.any().then(|| {
+            Arc::new(Monitor::new(Watched {
+                kernel: self.kernel.name.clone(),
+                sites: self.kernel.sites.clone(),
+                workgroup_size: self.kernel.workgroup_size,
+                zero_workgroup: self.zero_workgroup,
+                checks: instruments.checks,
+                text: self.text.clone(),
+                marker: marker.cloned(),
+            }))
+        })
+    }
+
+    /// Keeps what a monitor has seen.
+    pub(super) fn finish(&self, monitor: &Monitor) {
+        monitor.finish(&self.ledger);
     }
 }
 

@@ -76,6 +76,14 @@ impl Cpu {
         bytemuck::pod_collect_to_vec(&kernel::read((&self.device, &self.queue), buffer))
     }
 
+    /// What the sanitizer has found.
+    pub fn findings(&self) -> Vec<tombolo_cpu::sanitizer::Finding> {
+        // SAFETY: the device is only asked.
+        unsafe { self.device.as_hal::<Api>() }
+            .unwrap()
+            .take_findings()
+    }
+
     /// Runs a kernel with storage buffers at bindings 0, 1, … of group 0. Returns what the last one holds then.
     pub fn run<T: bytemuck::Pod>(
         &self,

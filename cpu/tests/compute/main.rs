@@ -11,4 +11,6 @@ mod kernel;
 mod lanes;
 mod memory;
 mod queue;
+mod sanitizer;
+mod schedules;
 mod textures;

@@ -61,6 +61,9 @@ pub enum InitMode {
     Reset,
     /// When the device is programmed anew (`Device::reprogram_globals`).
     Reprogram,
+    /// Never by the runtime: the variable begins with its declared initial value, or with whatever bytes its memory
+    /// has where none is declared, and keeps its value in every reset. For large tables that a kernel or a copy fills.
+    Never,
 }
 
 impl fmt::Display for GlobalScope {
@@ -88,6 +91,7 @@ impl fmt::Display for InitMode {
         f.write_str(match self {
             Self::Reset => "reset",
             Self::Reprogram => "reprogram",
+            Self::Never => "never",
         })
     }
 }

@@ -320,17 +320,22 @@ fn redirect(
     super::prepend(function, vec![Statement::Emit(emitted)], Span::UNDEFINED);
 }
 
-type Moved = HashMap<Handle<Expression>, Handle<Expression>>;
+/// The new handles of moved expressions.
+pub(super) type Moved = HashMap<Handle<Expression>, Handle<Expression>>;
 
 /// Expressions refer to earlier ones only, all of which are in the map.
-fn move_to(map: &Moved, handle: &mut Handle<Expression>) -> Result<(), std::convert::Infallible> {
+pub(super) fn move_to(
+    map: &Moved,
+    handle: &mut Handle<Expression>,
+) -> Result<(), std::convert::Infallible> {
     if let Some(moved) = map.get(handle) {
         *handle = *moved;
     }
     Ok(())
 }
 
-fn move_block(map: &Moved, block: &mut Block) {
+/// Has the statements of a block, and of the blocks inside, use moved expressions.
+pub(super) fn move_block(map: &Moved, block: &mut Block) {
     for statement in block.iter_mut() {
         match statement {
             Statement::Emit(range) => {

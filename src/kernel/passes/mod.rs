@@ -7,8 +7,12 @@
 //! [`pointers`] comes first, and before validation: the validator would refuse the functions without a body replaced by
 //! this pass. It takes modules whose overrides are not resolved yet.
 //!
+//! [`spans`] runs on the module as it is parsed: the helpers that it makes are ordinary functions to all others.
+//!
 //! `print` comes even before, since its calls fit no function yet; the arguments to store may follow pointers. Its
 //! prologue is added once the size of the work-group is known.
+//!
+//! [`spill`] comes when the variables of the runtime are in place, and before the guards, which see its loops.
 //!
 //! Where both are wanted, [`loop_guard`] runs before [`grid`], to see the user's functions by the
 //! user's names.
@@ -19,6 +23,8 @@ pub mod loop_guard;
 pub(crate) mod nesting;
 pub mod pointers;
 pub(crate) mod print;
+pub(crate) mod spans;
+pub(crate) mod spill;
 pub mod status;
 mod trip_count;
 pub(crate) mod turns;

@@ -37,6 +37,45 @@ pub(crate) fn every_loop_ends(module: &Module) -> bool {
     points.all(|point| entry_cost(module, &point.function) != UNBOUNDED)
 }
 
+/// A loop that counts up from zero.
+pub(super) struct Counted {
+    pub counter: Handle<LocalVariable>,
+    pub step: u32,
+    /// Goes on while the counter is below.
+    pub bound: u32,
+}
+
+/// The count of a loop that counts up from zero by a step at the end of each pass; `None` for any other loop. The count
+/// is complete unless the body leaves the loop.
+pub(super) fn counted(
+    module: &Module,
+    function: &Function,
+    body: &Block,
+    continuing: &Block,
+) -> Option<Counted> {
+    let scope = Scope {
+        module,
+        function,
+        callees: &HashMap::new(),
+    };
+    scope.trips(body, continuing)?;
+    let test = scope.leading_test(body)?;
+    let starts = scope.starts(test.counter, body, continuing)?;
+    let mut inside = false;
+    each_statement(body, &mut |statement| {
+        if let Statement::Store { pointer, .. } = *statement {
+            inside |= scope.local(pointer) == Some(test.counter);
+        }
+    });
+    let step = scope.only_step(test.counter, body, continuing)?;
+    let is_it = !inside && test.op == BinaryOperator::Less && starts.iter().all(|s| *s == 0);
+    is_it.then_some(Counted {
+        counter: test.counter,
+        step: u32::try_from(step).ok().filter(|step| *step > 0)?,
+        bound: u32::try_from(test.bound).ok()?,
+    })
+}
+
 fn function_cost(
     module: &Module,
     function: &Function,
@@ -205,6 +244,15 @@ impl Scope<'_> {
                 let init = self.module.constants[constant].init;
                 self.literal(&self.module.global_expressions[init])
             }
+            // The length of a span, as its pass writes it.
+            Expression::As {
+                expr,
+                kind: naga::ScalarKind::Uint,
+                convert: Some(4),
+            } => match self.function.expressions[expr] {
+                Expression::Literal(Literal::U32(value)) => Some(value.into()),
+                _ => None,
+            },
             ref other => self.literal(other),
         }
     }

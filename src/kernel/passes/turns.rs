@@ -43,13 +43,7 @@ pub(crate) fn run(module: &mut Module, entry: usize) -> bool {
         return false;
     };
     let mut found = false;
-    // Callees come before their callers.
-    let mut meeting = HashSet::new();
-    for (handle, function) in module.functions.iter() {
-        if meets(&function.body, &meeting) {
-            meeting.insert(handle);
-        }
-    }
+    let meeting = meeting_functions(module);
     for handle in reachable(module, &point.function) {
         let function = &module.functions[handle];
         // Waits for the host count their own turns.
@@ -83,8 +77,20 @@ pub(crate) fn run(module: &mut Module, entry: usize) -> bool {
     found
 }
 
+/// The functions in which lanes meet.
+pub(super) fn meeting_functions(module: &Module) -> HashSet<Handle<Function>> {
+    // Callees come before their callers.
+    let mut meeting = HashSet::new();
+    for (handle, function) in module.functions.iter() {
+        if meets(&function.body, &meeting) {
+            meeting.insert(handle);
+        }
+    }
+    meeting
+}
+
 /// Whether lanes meet in a block, or in called functions.
-fn meets(block: &Block, meeting: &HashSet<Handle<Function>>) -> bool {
+pub(super) fn meets(block: &Block, meeting: &HashSet<Handle<Function>>) -> bool {
     let mut found = false;
     each_statement(block, &mut |statement| {
         found |= match statement {

@@ -92,7 +92,7 @@ impl Arena {
                 Some(known) if known.1.size() >= needed => answer.push(known.clone()),
                 old => {
                     let bytes = needed.next_power_of_two().max(LEAST).min(limit);
-                    let new = (unique_id(), buffer(device, bytes)?);
+                    let new = (unique_id(), buffer(device, bytes, "arguments")?);
                     answer.push(new.clone());
                     if let (Some((id, _)), Some(tell)) = (old, device.buffer_gone.get()) {
                         tell(device, *id);
@@ -120,11 +120,16 @@ impl Arena {
     }
 }
 
-fn buffer(device: &DeviceShared, bytes: u64) -> Result<wgpu::Buffer, LaunchError> {
+/// A buffer of the runtime's own that kernels write, for `what`.
+pub(super) fn buffer(
+    device: &DeviceShared,
+    bytes: u64,
+    what: &'static str,
+) -> Result<wgpu::Buffer, LaunchError> {
     use wgpu::BufferUsages as U;
     let (buffer, error) = capture(&device.raw, || {
         device.raw.create_buffer(&wgpu::BufferDescriptor {
-            label: Some("tombolo arguments"),
+            label: Some(&format!("tombolo {what}")),
             size: bytes,
             usage: U::STORAGE | U::COPY_SRC | U::COPY_DST,
             mapped_at_creation: false,
@@ -138,7 +143,10 @@ fn buffer(device: &DeviceShared, bytes: u64) -> Result<wgpu::Buffer, LaunchError
         }
         .into()),
         Some(error) => Err(MemoryError::Refused {
-            what: "making room for arguments",
+            what: match what {
+                "arguments" => "making room for arguments",
+                _ => "making room for spilled arrays",
+            },
             message: error.to_string(),
         }
         .into()),

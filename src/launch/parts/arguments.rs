@@ -10,6 +10,32 @@ use crate::kernel::reflect::ArgumentKind;
 use crate::launch::arguments::Given;
 use crate::launch::{Grid, Launch};
 
+/// What a launch that fails leaves behind in what it writes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::launch) enum Marks {
+    /// Reads and later launches meet the failure.
+    #[default]
+    Failures,
+    /// Nothing: whoever the launch serves is told of each failure.
+    Nothing,
+}
+
+impl Launch {
+    /// Leaves no failure of the launch in its arguments, but for bytes lost on their way.
+    pub(crate) fn unmarked(mut self) -> Self {
+        self.settings.arguments = Marks::Nothing;
+        self
+    }
+
+    /// The outcome with which arguments that are written are marked.
+    pub(in crate::launch) fn mark<'a>(&self, ending: &'a Ending) -> Option<&'a Arc<Outcome>> {
+        match self.settings.arguments {
+            Marks::Failures => ending.outcome.as_ref(),
+            Marks::Nothing => None,
+        }
+    }
+}
+
 /// The arguments of a submission, which are the launch's.
 pub(in crate::launch) struct Arguments;
 
@@ -96,7 +122,7 @@ impl<'s> Part<'s> for Arguments {
             if !to.launch.writes(slot) || buffers.iter().any(|argument| argument.slot == slot) {
                 continue;
             }
-            mark_written(to.launch, slot, ending.outcome.as_ref());
+            mark_written(to.launch, slot, to.launch.mark(ending));
             if ending.lost.is_some() {
                 mark_written(to.launch, slot, ending.lost.as_ref());
             }

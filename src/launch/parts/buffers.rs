@@ -90,15 +90,10 @@ impl<'s> Part<'s> for Buffers<'s> {
         }
     }
 
-    fn released(&mut self, _to: &Submission<'_>, ending: &mut Ending) {
-        let Ending {
-            batch,
-            outcome,
-            lost,
-            ..
-        } = &*ending;
+    fn released(&mut self, to: &Submission<'_>, ending: &mut Ending) {
+        let Ending { batch, lost, .. } = &*ending;
         let uses = &self.used.uses;
-        self.guard.recorded(uses, batch, outcome.as_ref());
+        self.guard.recorded(uses, batch, to.launch.mark(ending));
         if lost.is_some() {
             self.guard.recorded(uses, batch, lost.as_ref());
         }

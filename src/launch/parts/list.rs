@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 #[cfg(test)]
 use super::counter;
+#[cfg(embedded)]
+use super::sanitizer;
 use super::{
     Ending, Ground, Identity, Inherits, Part, Places, Rank, Resource, Stop, Submission, arguments,
-    buffers, calls, globals, heap, memory, prints, staging, status, table, timing,
+    buffers, calls, globals, heap, memory, prints, scratch, staging, status, system, table, timing,
 };
 use crate::device::outcome::Outcome;
 use crate::device::queue::Recorder;
@@ -224,13 +226,16 @@ parts! {
     [] staging: staging::Staging, ();
     [] heap: heap::Heap<'s>, heap::Setting;
     [] memory: memory::Memory, ();
+    [] system: system::System, system::Setting;
     [] table: table::Table, table::Setting;
     [] globals: globals::Globals, globals::Setting;
     [] calls: calls::Calls, calls::Setting;
     [] prints: prints::Prints<'s>, prints::Setting;
-    [] arguments: arguments::Arguments, ();
+    [] scratch: scratch::Scratch, ();
+    [] arguments: arguments::Arguments, arguments::Marks;
     [] status: status::Status<'s>, ();
     [cfg(test)] counter: counter::Counter, counter::Setting;
+    [cfg(embedded)] sanitizer: sanitizer::Sanitizer, ();
     [] timing: timing::Timing, timing::Setting;
 }
 

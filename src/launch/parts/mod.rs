@@ -32,8 +32,12 @@ mod heap;
 mod list;
 pub(in crate::launch) mod memory;
 mod prints;
+#[cfg(embedded)]
+mod sanitizer;
+pub(in crate::launch) mod scratch;
 pub(in crate::launch) mod staging;
 mod status;
+pub(in crate::launch) mod system;
 pub(in crate::launch) mod table;
 mod timing;
 
@@ -44,6 +48,7 @@ use smallvec::SmallVec;
 
 pub(in crate::launch) use arena::Arena;
 pub(in crate::launch) use list::{Parts, Settings};
+pub(in crate::launch) use scratch::ScratchMemory;
 
 use super::dispatch::Dispatches;
 use super::{Launch, LaunchError};

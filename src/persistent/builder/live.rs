@@ -10,6 +10,7 @@ use crate::kernel::Kernel;
 use crate::kernel::server::{self, ENTRY, ServerShape};
 use crate::launch::Launch;
 use crate::memory::{DeviceBuffer, SharedHeap};
+use crate::persistent::arguments::Serves;
 use crate::persistent::block::{Block, can_share};
 use crate::persistent::callers::{Callers, Recipe};
 use crate::persistent::core::Core;
@@ -48,7 +49,7 @@ impl PersistentKernelBuilder {
             FollowedHeap::Live(heap) => Some(heap),
             FollowedHeap::BetweenLaunches => return self.start_between_launches(plan, recipe),
         };
-        let (launch, buffers) = self.polling_launch(&plan, &kernel, &frame)?;
+        let launch = self.polling_launch(&plan, &kernel, &frame)?;
         let mut core = Core::new(
             unique_id(),
             Some(self.device.clone()),
@@ -65,7 +66,6 @@ impl PersistentKernelBuilder {
             has_run: false,
             core: Arc::clone(&core),
             launch,
-            buffers,
             most,
             has_loop_budget: plan.budget.is_some(),
             next: 0,
@@ -154,30 +154,29 @@ impl PersistentKernelBuilder {
         self.start_sliced(plan.handlers, plan.layout, recipe)
     }
 
-    /// The launch of a lease, and what it binds of the server's words.
+    /// The launch of a lease, with the server's words and arguments.
     fn polling_launch(
         &self,
         plan: &Plan,
         kernel: &Kernel,
         frame: &Frame,
-    ) -> Result<(Launch, Vec<DeviceBuffer<u32>>), ServerError> {
+    ) -> Result<Launch, ServerError> {
         let device = &self.device.shared;
         // The relay tries again automatically, and calls meanwhile name the holder of the heap.
         let groups = if plan.apart { plan.lanes as u32 } else { 1 };
         let mut launch = (kernel.launch().workgroups(groups)).host_access(HostAccessPolicy::Refuse);
-        let mut buffers = Vec::new();
         let names = ["tombolo_server", "tombolo_answers"];
         for (name, raw) in names.into_iter().zip(frame.buffers()) {
             if let Some(raw) = raw {
                 let buffer = DeviceBuffer::<u32>::wrap(device, raw.clone(), raw.size() / 4);
                 launch = launch.buffer(name, &buffer);
-                buffers.push(buffer);
             }
         }
         if let Some(services) = &self.services {
             launch = launch.shared_services(Arc::clone(services));
         }
+        launch = self.arguments.give(launch, Serves::AllHandlers);
         launch.validate()?;
-        Ok((launch, buffers))
+        Ok(launch)
     }
 }

@@ -6,6 +6,7 @@ use super::{PersistentKernelBuilder, fault};
 use crate::device::{HostAccessPolicy, unique_id};
 use crate::kernel::server::packing::Packing;
 use crate::kernel::server::{HandlerDeclaration, SLICE_ENTRY, SLICE_HEADER, write_slice};
+use crate::persistent::arguments::Serves;
 use crate::persistent::callers::{Callers, Recipe};
 use crate::persistent::core::Core;
 use crate::persistent::driver::SlicedRelay;
@@ -53,6 +54,7 @@ impl PersistentKernelBuilder {
             if let Some(services) = &self.services {
                 launch = launch.shared_services(Arc::clone(services));
             }
+            launch = self.arguments.give(launch, Serves::AllHandlers);
             launch.validate()?;
             slots.push(Slot {
                 requests,

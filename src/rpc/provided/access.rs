@@ -16,6 +16,8 @@ pub enum RootMode {
     ReadOnly,
     /// Write, and make new files, too. Nothing is ever deleted but by truncating.
     ReadWrite,
+    /// All of that, and remove files and empty folders, make folders, and change names.
+    Manage,
 }
 
 /// The files and streams that kernels may use, for [`HostServicesBuilder::files`](crate::calls::HostServicesBuilder::files). Nothing is granted unless
@@ -76,6 +78,14 @@ impl FileAccess {
     /// As [`FileAccess::read_only`].
     pub fn read_write(self, folder: impl AsRef<Path>) -> Result<Self, ServiceError> {
         self.root("", folder, RootMode::ReadWrite)
+    }
+
+    /// Lets kernels do everything below a folder, by names relative to it: also remove and rename what was there before.
+    ///
+    /// # Errors
+    /// As [`FileAccess::read_only`].
+    pub fn manage(self, folder: impl AsRef<Path>) -> Result<Self, ServiceError> {
+        self.root("", folder, RootMode::Manage)
     }
 
     /// Grants a folder under a name: kernels know its file `a/b` as `<name>/a/b`. With an empty name this is the folder

@@ -65,7 +65,7 @@ pub(super) struct Files {
     open: Mutex<Slab<Arc<Open>>>,
     quota: Arc<Quota>,
     heap_accessor: Arc<HeapAccessor>,
-    texts: Arc<Texts>,
+    pub(super) texts: Arc<Texts>,
 }
 
 impl HostServicesBuilder {
@@ -85,8 +85,14 @@ impl HostServicesBuilder {
     /// | `file_write_block(file: u32, offset: vec2<u32>, block: FileBlock) -> FileReply` | the first `block.bytes` of it |
     /// | `file_next_block(file: u32) -> FileBlock` | from the cursor on |
     /// | `file_put_block(file: u32, block: FileBlock) -> FileReply` | at the cursor |
+    /// | `file_metadata(name: u32) -> FileMetadata { status, kind, bytes: vec2<u32>, modified: vec2<u32> }` | `kind` is `FILE_IS_FILE`, `FILE_IS_FOLDER` or `FILE_IS_OTHER`; `modified` in nanoseconds since 1970, 0 if the system does not say |
+    /// | `file_rename(name: u32, new_name: u32) -> u32` | a status; a file with the new name is replaced |
+    /// | `file_remove(name: u32) -> u32` | a status |
+    /// | `folder_make(name: u32) -> u32` | a status |
+    /// | `folder_remove(name: u32) -> u32` | of an empty one |
+    /// | `folder_names(name: u32, behind: u32) -> TextReply { status, text }` | a text of the names in the folder, in the order of their bytes, each ended by a zero: as many as fit 4,096 bytes, from the first one behind the text `behind` on (0: from the beginning); an empty text at the end. To be dropped by `text_drop`. `.` is the folder without a name, `name/` one with a name |
     ///
-    /// The statuses are those of [`FileStatus`]. A name is a text: a literal, `file_open("data/a.txt", FILE_READ)`, an
+    /// Changes of names need [`RootMode::Manage`]. The statuses are those of [`FileStatus`]. A name is a text: a literal, `file_open("data/a.txt", FILE_READ)`, an
     /// argument or a text made by the kernel ([`HostServicesBuilder::texts`]). Handles 0, 1 and 2 are the standard
     /// streams, where granted; standard streams have no positions, and reads may give less than asked for. A read that
     /// ends early, at the end of the file, is no error.
@@ -105,6 +111,7 @@ impl HostServicesBuilder {
             Arc::clone(&provided.heap_accessor),
             Arc::clone(&provided.texts),
         ));
+        let builder = files.register_names(builder);
         files.register(builder)
     }
 }
@@ -207,8 +214,14 @@ impl Files {
             )
     }
 
+    /// The name that a text is.
+    pub(super) fn name(&self, text: u32) -> Result<String, FileStatus> {
+        let name = self.texts.get(text).ok_or(FileStatus::UnknownText)?;
+        String::from_utf8(name).map_err(|_| FileStatus::BadName)
+    }
+
     /// The folder that a name leads into, and the rest of the name.
-    fn root<'s, 'n>(&'s self, name: &'n str) -> Result<(&'s Root, &'n str), FileStatus> {
+    pub(super) fn root<'s, 'n>(&'s self, name: &'n str) -> Result<(&'s Root, &'n str), FileStatus> {
         if name.is_empty() || name.contains('\0') {
             return Err(FileStatus::BadName);
         }
@@ -234,9 +247,8 @@ impl Files {
         {
             return Err(FileStatus::BadMode);
         }
-        let name = self.texts.get(name).ok_or(FileStatus::UnknownText)?;
-        let name = std::str::from_utf8(&name).map_err(|_| FileStatus::BadName)?;
-        let (root, path) = self.root(name)?;
+        let name = self.name(name)?;
+        let (root, path) = self.root(&name)?;
         if changes && root.mode == RootMode::ReadOnly {
             return Err(FileStatus::NotGranted);
         }

@@ -4,7 +4,27 @@
 //! system interface has no files: there a folder cannot be granted, with the error that the standard library gives for
 //! files, and so none of the other functions is ever called.
 
-pub(super) use implementation::{Dir, OpenOptions, open_folder, read_at, write_at};
+pub(super) use implementation::{
+    Dir, OpenOptions, describe, names, open_folder, read_at, write_at,
+};
+
+use std::time::SystemTime;
+
+/// What has a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    File,
+    Folder,
+    /// A pipe, a device, …
+    Other,
+}
+
+/// What the system knows of a name.
+pub(super) struct Description {
+    pub kind: Kind,
+    pub bytes: u64,
+    pub modified: Option<SystemTime>,
+}
 
 #[cfg(any(unix, windows))]
 mod implementation {
@@ -12,11 +32,39 @@ mod implementation {
     use std::io;
     use std::path::Path;
 
+    use super::{Description, Kind};
     pub(in super::super) use cap_std::fs::{Dir, OpenOptions};
 
     /// Opens a folder by a name of the whole system.
     pub(in super::super) fn open_folder(path: &Path) -> io::Result<Dir> {
         Dir::open_ambient_dir(path, cap_std::ambient_authority())
+    }
+
+    /// What a name leads to.
+    pub(in super::super) fn describe(dir: &Dir, path: &str) -> io::Result<Description> {
+        let found = dir.metadata(path)?;
+        let kind = match found.file_type() {
+            kind if kind.is_file() => Kind::File,
+            kind if kind.is_dir() => Kind::Folder,
+            _ => Kind::Other,
+        };
+        Ok(Description {
+            kind,
+            bytes: found.len(),
+            modified: found.modified().ok().map(|at| at.into_std()),
+        })
+    }
+
+    /// The names in a folder, as the system has them: on Unix, any bytes but zeros and slashes.
+    pub(in super::super) fn names(dir: &Dir, path: &str) -> io::Result<Vec<Vec<u8>>> {
+        let name = |entry: io::Result<cap_std::fs::DirEntry>| {
+            let name = entry?.file_name();
+            #[cfg(unix)]
+            return Ok(std::os::unix::ffi::OsStringExt::into_vec(name));
+            #[cfg(not(unix))]
+            return Ok(name.to_string_lossy().into_owned().into_bytes());
+        };
+        dir.read_dir(path)?.map(name).collect()
     }
 
     /// Reads at a position, which is the file's own cursor for nobody.
@@ -42,6 +90,8 @@ mod implementation {
     use std::io;
     use std::path::Path;
 
+    use super::Description;
+
     /// No folder can be had.
     pub(in super::super) struct Dir(Infallible);
 
@@ -50,6 +100,14 @@ mod implementation {
 
     pub(in super::super) fn open_folder(_path: &Path) -> io::Result<Dir> {
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(in super::super) fn describe(dir: &Dir, _path: &str) -> io::Result<Description> {
+        match dir.0 {}
+    }
+
+    pub(in super::super) fn names(dir: &Dir, _path: &str) -> io::Result<Vec<Vec<u8>>> {
+        match dir.0 {}
     }
 
     pub(in super::super) fn read_at(
@@ -74,6 +132,27 @@ mod implementation {
             _path: impl AsRef<Path>,
             _options: &OpenOptions,
         ) -> io::Result<File> {
+            match self.0 {}
+        }
+
+        pub(in super::super) fn rename(
+            &self,
+            _from: &str,
+            _to: &Dir,
+            _path: &str,
+        ) -> io::Result<()> {
+            match self.0 {}
+        }
+
+        pub(in super::super) fn remove_file(&self, _path: &str) -> io::Result<()> {
+            match self.0 {}
+        }
+
+        pub(in super::super) fn create_dir(&self, _path: &str) -> io::Result<()> {
+            match self.0 {}
+        }
+
+        pub(in super::super) fn remove_dir(&self, _path: &str) -> io::Result<()> {
             match self.0 {}
         }
     }

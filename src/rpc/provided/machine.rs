@@ -1,8 +1,11 @@
-//! The clock, random seeds, and the exit status: with files and arguments what a `main()` needs.
+//! The clock, waits, random seeds, variables of the environment, and the exit status: with files and arguments what a `main()` needs.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use super::narrow;
+use super::status::FileStatus;
+use super::texts::LENGTH;
 use crate::clock::{Instant, SystemTime, UNIX_EPOCH};
 use crate::device::wait::lock;
 use crate::rpc::{HostServices, HostServicesBuilder};
@@ -22,6 +25,47 @@ impl HostServicesBuilder {
         .call("fn clock_wall() -> vec2<u32>", || {
             let since = SystemTime::now().duration_since(UNIX_EPOCH);
             narrow(since.map_or(0, |since| since.as_nanos() as u64))
+        })
+    }
+
+    /// Lets kernels read variables of the environment, those of these names and no others: `environment(name: u32) -> TextReply`, a
+    /// text ([`HostServicesBuilder::texts`]) with what the variable has at that time, to be dropped by `text_drop`. The status
+    /// is `FILE_NOT_GRANTED` for other names, `FILE_NOT_FOUND` where the variable is not set, and `FILE_BAD_LENGTH` beyond 4,096
+    /// bytes.
+    pub fn environment<N: AsRef<str>>(self, names: impl IntoIterator<Item = N>) -> Self {
+        let granted: Vec<String> = names
+            .into_iter()
+            .map(|name| name.as_ref().to_owned())
+            .collect();
+        let texts = Arc::clone(&self.provided.texts);
+        let value = move |name: u32| {
+            let name = texts.get(name).ok_or(FileStatus::UnknownText)?;
+            let known = granted.iter().find(|known| known.as_bytes() == name);
+            let value = std::env::var_os(known.ok_or(FileStatus::NotGranted)?);
+            let value = value.ok_or(FileStatus::NotFound)?.into_encoded_bytes();
+            match value.len() > LENGTH {
+                true => Err(FileStatus::BadLength),
+                false => texts.make(value),
+            }
+        };
+        self.texts().call(
+            "fn environment(name: u32) -> TextReply",
+            move |name: u32| match value(name) {
+                Ok(text) => [FileStatus::Ok.code(), text],
+                Err(status) => [status.code(), 0],
+            },
+        )
+    }
+
+    /// Lets kernels wait: `sleep(milliseconds: u32) -> u32` returns after so many milliseconds, or `longest` if that is less, and
+    /// says how many. One thread that serves the calls waits meanwhile, and stopping the services waits for the thread; with a
+    /// single thread other calls wait, too. Kernels that wait keep their device.
+    pub fn sleep(self, longest: Duration) -> Self {
+        let longest = u32::try_from(longest.as_millis()).unwrap_or(u32::MAX);
+        self.call("fn sleep(milliseconds: u32) -> u32", move |wanted: u32| {
+            let granted = wanted.min(longest);
+            std::thread::sleep(Duration::from_millis(u64::from(granted)));
+            granted
         })
     }
 

@@ -5,8 +5,8 @@
 //!
 //! - [`heap_accessor`]: the one way from services into the shared heap.
 //! - [`slab`]: handles, invalid after their return.
-//! - [`files`], the [`streams`] beside them, and the operations of [`open_file`] on either; [`access`] is the program's
-//!   grants, [`quota`] their amount, and [`folder`] the system's view of folders.
+//! - [`files`], the [`streams`] beside them, and the operations of [`open_file`] on either; [`names`], what is done by name;
+//!   [`access`] is the program's grants, [`quota`] their amount, and [`folder`] the system's view of folders.
 //! - [`texts`], [`memory`], and in [`machine`] what fits a line.
 //!
 //! Every input from a kernel is checked, and answered with a status.
@@ -17,6 +17,7 @@ mod folder;
 mod heap_accessor;
 mod machine;
 mod memory;
+mod names;
 mod open_file;
 mod quota;
 mod slab;
@@ -24,6 +25,8 @@ mod status;
 mod streams;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_names;
 #[cfg(test)]
 mod tests_others;
 #[cfg(test)]

@@ -70,6 +70,12 @@ statuses! {
         Full = 18, "FILE_FULL";
         /// The system failed in some other way.
         Failed = 19, "FILE_FAILED";
+        /// The folder to be removed, or replaced, has something in it.
+        NotEmpty = 20, "FILE_NOT_EMPTY";
+        /// It is no folder, and one was wanted.
+        NotAFolder = 21, "FILE_NOT_A_FOLDER";
+        /// The names are on different file systems: no file is copied for a change of its name.
+        OtherSystem = 22, "FILE_OTHER_SYSTEM";
     }
 }
 
@@ -97,6 +103,8 @@ impl FileStatus {
             ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => Self::Denied,
             ErrorKind::InvalidInput | ErrorKind::InvalidFilename => Self::BadName,
             ErrorKind::IsADirectory => Self::NotAFile,
+            ErrorKind::DirectoryNotEmpty => Self::NotEmpty,
+            ErrorKind::CrossesDevices => Self::OtherSystem,
             ErrorKind::StorageFull
             | ErrorKind::QuotaExceeded
             | ErrorKind::FileTooLarge

@@ -14,7 +14,7 @@ use crate::rpc::{HostServices, HostServicesBuilder};
 /// The most texts that kernels of some services have put together at once.
 const TEXTS: usize = 1024;
 /// The most bytes of such a text: as long as file names get.
-const LENGTH: usize = 4096;
+pub(super) const LENGTH: usize = 4096;
 
 pub(crate) struct Texts {
     arguments: Mutex<Vec<u32>>,
@@ -170,7 +170,7 @@ impl Texts {
         }
     }
 
-    fn make(&self, text: Vec<u8>) -> Result<u32, FileStatus> {
+    pub(super) fn make(&self, text: Vec<u8>) -> Result<u32, FileStatus> {
         lock(&self.made).insert(text).ok_or(FileStatus::TooMany)
     }
 

@@ -10,7 +10,7 @@ use std::fs;
 use std::process::Command;
 use std::time::Instant;
 
-use crate::commands::{stress, test};
+use crate::commands::{sanitize, stress, test};
 use crate::env::AdapterEnv;
 use crate::error::Error;
 use crate::process::{self, step};
@@ -81,6 +81,14 @@ const EXAMPLES: &[Example] = &[
         args: &["--size", "3", "--blocks"],
     },
     Example {
+        name: "mapped_search",
+        args: &["--size", "2", "--part", "1", "--pool", "2"],
+    },
+    Example {
+        name: "mapped_search",
+        args: &["--size", "2", "--part", "1", "--pool", "2", "--copies"],
+    },
+    Example {
         name: "heat2d",
         args: &["--steps", "300"],
     },
@@ -143,6 +151,9 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
             &[],
         )
     })?;
+    if provide::embedded_exists() {
+        sanitize::run(workspace)?;
+    }
     for run in runs(provided) {
         step(&run.title(), || run.execute(workspace, provided))?;
     }

@@ -3,7 +3,8 @@
 use std::mem::offset_of;
 
 use cranelift_codegen::ir::{
-    self, AbiParam, InstBuilder, MemFlagsData, Signature, StackSlotData, StackSlotKind, types,
+    self, AbiParam, InstBuilder, MemFlagsData, Signature, StackSlot, StackSlotData, StackSlotKind,
+    types,
 };
 
 use super::Emitter;
@@ -16,6 +17,18 @@ use crate::compile::{
 
 /// Lanes that run side by side.
 const WIDTH: u32 = 1;
+
+/// What an area of the stack is for.
+#[derive(Clone, Copy)]
+enum Role {
+    Entries,
+    Given,
+    Taken,
+}
+
+/// The areas of the stack, by [`Role`]. A call is made before another one is prepared.
+#[derive(Default)]
+pub(super) struct Areas([Option<StackSlot>; 3]);
 
 impl Emitter<'_> {
     pub(super) fn call(&mut self, call: &Call) -> Result<()> {
@@ -43,7 +56,7 @@ impl Emitter<'_> {
         operands: &[(Type, ir::Value)],
         results: &[Type],
     ) -> Vec<ir::Value> {
-        let entries = self.area(8 * resources.len() as u32);
+        let entries = self.area(Role::Entries, 8 * resources.len() as u32);
         for (index, &resource) in resources.iter().enumerate() {
             self.b
                 .ins()
@@ -51,8 +64,8 @@ impl Emitter<'_> {
         }
         let rows =
             |types: &mut dyn Iterator<Item = Type>| -> u32 { types.map(Type::own_bytes).sum() };
-        let given = self.area(rows(&mut operands.iter().map(|&(ty, _)| ty)));
-        let taken = self.area(rows(&mut results.iter().copied()));
+        let given = self.area(Role::Given, rows(&mut operands.iter().map(|&(ty, _)| ty)));
+        let taken = self.area(Role::Taken, rows(&mut results.iter().copied()));
         let mut offset = 0;
         for &(ty, value) in operands {
             self.store_own(ty, value, given, offset);
@@ -76,10 +89,16 @@ impl Emitter<'_> {
         values
     }
 
-    /// Memory of the stack for so many bytes.
-    fn area(&mut self, bytes: u32) -> ir::Value {
-        let data = StackSlotData::new(StackSlotKind::ExplicitSlot, bytes.max(8), 4);
-        let slot = self.b.create_sized_stack_slot(data);
+    /// Memory of the stack for so many bytes. All calls share it, so that a kernel of many calls has a small stack.
+    fn area(&mut self, role: Role, bytes: u32) -> ir::Value {
+        let known = self.areas.0[role as usize];
+        let slot = known.unwrap_or_else(|| {
+            let data = StackSlotData::new(StackSlotKind::ExplicitSlot, 8, 4);
+            self.b.create_sized_stack_slot(data)
+        });
+        self.areas.0[role as usize] = Some(slot);
+        let data = &mut self.b.func.sized_stack_slots[slot];
+        data.size = data.size.max(bytes);
         self.b.ins().stack_addr(types::I64, slot, 0)
     }
 

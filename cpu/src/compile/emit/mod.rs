@@ -31,6 +31,7 @@ use super::{
     },
     passes::{live, trips},
 };
+use crate::sanitizer::Instruments;
 
 /// How code is emitted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -39,6 +40,21 @@ pub(crate) struct Options {
     pub(crate) checks_bounds: bool,
     /// The most invocations that run side by side
     pub(crate) lanes: u32,
+    /// What is emitted beside the kernel's own work
+    pub(crate) instruments: Instruments,
+    /// A seed for the order of invocations
+    pub(crate) schedule: Option<u64>,
+}
+
+impl Options {
+    /// What follows from the options: who is observed runs alone, and never out of bounds.
+    fn consistent(mut self) -> Self {
+        self.checks_bounds |= self.instruments.checks.is_some();
+        if self.instruments.any() || self.schedule.is_some() {
+            self.lanes = 1;
+        }
+        self
+    }
 }
 
 /// A function that is ready to be compiled, and what its caller must provide.
@@ -81,10 +97,12 @@ struct Emitter<'a> {
     table_offsets: SecondaryMap<Table, u32>,
     poll_signature: Option<SigRef>,
     host_signature: Option<SigRef>,
+    areas: call::Areas,
 }
 
 /// Emits a program for a machine.
 pub(crate) fn emit(program: &Program, options: Options, isa: &dyn TargetIsa) -> Result<Emitted> {
+    let options = options.consistent();
     let convention = isa.default_call_conv();
     let mut signature = Signature::new(convention);
     signature.params.push(AbiParam::new(types::I64));
@@ -99,7 +117,7 @@ pub(crate) fn emit(program: &Program, options: Options, isa: &dyn TargetIsa) -> 
     let lives = live::lives(program);
     let lanes = lanes::choose(program, &lives, options.lanes, isa);
     let live = lives.barriers;
-    let region = region::Region::new(&mut b, program, &live, lanes.width)?;
+    let region = region::Region::new(&mut b, program, &live, (lanes.width, options.schedule))?;
     let stopped = b.create_block();
     b.set_cold_block(stopped);
     let mut emitter = Emitter {
@@ -120,6 +138,7 @@ pub(crate) fn emit(program: &Program, options: Options, isa: &dyn TargetIsa) -> 
         table_offsets: SecondaryMap::new(),
         poll_signature: None,
         host_signature: None,
+        areas: call::Areas::default(),
     };
     let mut tables = Vec::new();
     for (table, bytes) in &program.tables {

@@ -27,7 +27,8 @@ use super::{Emitter, lanes::PART, register, waits};
 use crate::compile::{
     abi::{DONE, Group, STOPPED},
     error::{CompileError, Result},
-    ir::{Barrier, Program, Slot, Variable},
+    host::HostFunction,
+    ir::{Barrier, Builtin, Program, Slot, Type, Variable},
     passes::live::Live,
 };
 
@@ -57,6 +58,22 @@ pub(super) struct Region {
     slots: SecondaryMap<Slot, u32>,
     /// Bytes from one frame to the next
     stride: u64,
+    order: Option<Order>,
+}
+
+/// The order of invocations, where a seed decides it: behind the frames lies the order of the round.
+///
+/// ```text
+/// ┌────────┬─────┬──────────────────────────────┐
+/// │ frames │  …  │ invocation of turn 0, 1, 2 … │
+/// └────────┴─────┴──────────────────────────────┘
+/// ```
+#[derive(Clone, Copy)]
+struct Order {
+    seed: u64,
+    /// Counts the invocations of a round
+    turn: ClifVariable,
+    round: ClifVariable,
 }
 
 impl Region {
@@ -64,7 +81,7 @@ impl Region {
         b: &mut FunctionBuilder,
         program: &Program,
         live: &HashMap<u32, Live>,
-        width: u32,
+        (width, seed): (u32, Option<u64>),
     ) -> Result<Self> {
         let mut region = Self {
             waits: waits(program) && program.invocations() > 1,
@@ -75,6 +92,11 @@ impl Region {
             spills: HashMap::new(),
             slots: SecondaryMap::new(),
             stride: 0,
+            order: seed.map(|seed| Order {
+                seed,
+                turn: b.declare_var(types::I32),
+                round: b.declare_var(types::I32),
+            }),
         };
         let mut end = STATE_BYTES;
         let mut crossing: Vec<Variable> = live.values().flat_map(Live::iter).collect();
@@ -120,6 +142,10 @@ impl Emitter<'_> {
         if self.region.waits {
             self.clear_states();
         }
+        if let Some(order) = self.region.order {
+            let zero = self.int32(0);
+            self.b.def_var(order.round, zero);
+        }
         let round = self.b.create_block();
         let lane = self.b.create_block();
         let body = self.b.create_block();
@@ -130,6 +156,7 @@ impl Emitter<'_> {
         let zero = self.int32(0);
         self.b.def_var(self.region.invocation, zero);
         self.b.def_var(self.region.pending, zero);
+        self.begin_round();
         self.b.ins().jump(lane, &[]);
         let over = self.b.create_block();
         self.b.switch_to_block(body);
@@ -143,12 +170,17 @@ impl Emitter<'_> {
         self.b.ins().jump(next, &[]);
         // Where each invocation begins is known when all barriers are.
         self.b.switch_to_block(lane);
+        self.take_turn();
         self.enter(body, next);
         self.b.switch_to_block(next);
-        let index = self.b.use_var(self.region.invocation);
+        let counter = match self.region.order {
+            Some(order) => order.turn,
+            None => self.region.invocation,
+        };
+        let index = self.b.use_var(counter);
         let width = i64::from(self.lanes.width);
         let index = self.b.ins().iadd_imm_s(index, width);
-        self.b.def_var(self.region.invocation, index);
+        self.b.def_var(counter, index);
         let more = self
             .b
             .ins()
@@ -161,12 +193,65 @@ impl Emitter<'_> {
         self.b.switch_to_block(end);
         let done = self.int32(DONE);
         self.b.ins().return_(&[done]);
+        let order = match self.region.order {
+            Some(_) => 4 * u64::from(invocations),
+            None => 0,
+        };
+        Ok(self.frames_bytes() + order)
+    }
+
+    /// Bytes of all frames.
+    fn frames_bytes(&self) -> u64 {
         let frames = if self.region.waits {
-            u64::from(invocations / self.lanes.width)
+            u64::from(self.program.invocations() / self.lanes.width)
         } else {
             1
         };
-        Ok(self.region.stride * frames)
+        self.region.stride * frames
+    }
+
+    /// Has the order of the round written, if a seed decides it.
+    fn begin_round(&mut self) {
+        let Some(Order { seed, turn, round }) = self.region.order else {
+            return;
+        };
+        let zero = self.int32(0);
+        self.b.def_var(turn, zero);
+        let order = self.order_of_round();
+        let seed = self.b.ins().iconst(types::I64, seed as i64);
+        let count = self.int32(self.program.invocations());
+        let number = self.b.use_var(round);
+        let mut operands = vec![(Type::I64, order), (Type::I64, seed), (Type::I32, count)];
+        for axis in 0..3 {
+            let id = self.builtin(Builtin::GroupId(axis));
+            operands.push((Type::I32, id));
+        }
+        operands.push((Type::I32, number));
+        self.call_host(HostFunction::Shuffle, &[], &operands, &[]);
+        let number = self.b.ins().iadd_imm_s(number, 1);
+        self.b.def_var(round, number);
+    }
+
+    /// Where the order of the round lies.
+    fn order_of_round(&mut self) -> ir::Value {
+        let frames = self.group_field(types::I64, offset_of!(Group, frames));
+        let bytes = self.frames_bytes() as i64;
+        self.b.ins().iadd_imm_s(frames, bytes)
+    }
+
+    /// Chooses the invocation whose turn it is, if a seed decides the order.
+    fn take_turn(&mut self) {
+        let Some(order) = self.region.order else {
+            return;
+        };
+        let turn = self.b.use_var(order.turn);
+        let turn = self.b.ins().uextend(types::I64, turn);
+        let offset = self.b.ins().ishl_imm_u(turn, 2);
+        let start = self.order_of_round();
+        let at = self.b.ins().iadd(start, offset);
+        let flags = MemFlagsData::trusted();
+        let invocation = self.b.ins().load(types::I32, flags, at, 0);
+        self.b.def_var(self.region.invocation, invocation);
     }
 
     /// Starts or continues an invocation by its state.

@@ -5,9 +5,10 @@ use naga::{AtomicFunction as F, Expression as E, Handle, ScalarKind, TypeInner};
 use super::{Front, scalars};
 use crate::compile::{
     error::{Result, internal, unsupported},
-    ir::{Access, Atomic, AtomicFunction, Leaf, Statement, Type, Unary},
+    ir::{self, Atomic, AtomicFunction, Leaf, Statement, Type, Unary},
     layout,
 };
+use crate::sanitizer::Access;
 
 impl Front<'_> {
     pub(super) fn atomic(
@@ -52,6 +53,7 @@ impl Front<'_> {
         };
         let old = self.b.result(ty);
         let exchanged = compare.map(|_| self.b.result(Type::Bool));
+        self.check_access(&pointer, Access::AtomicWrite)?;
         self.b.push(Statement::Atomic(Box::new(Atomic {
             place: pointer.place.clone(),
             function: operation,
@@ -72,11 +74,13 @@ impl Front<'_> {
         &mut self,
         pointer: &super::Pointer,
         value: crate::compile::ir::Value,
-    ) {
+    ) -> Result<()> {
+        self.check_access(pointer, Access::AtomicWrite)?;
         self.b.push(Statement::Store {
             place: pointer.place.clone(),
             leaves: [Leaf { offset: 0, value }].into_iter().collect(),
-            access: Access::Atomic,
+            access: ir::Access::Atomic,
         });
+        Ok(())
     }
 }

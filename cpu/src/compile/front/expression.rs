@@ -10,6 +10,7 @@ use crate::compile::{
     ir::{Base, BindingAt, Op, Place, Type, Value},
     layout::{MAX_SCALARS, Space, Ty},
 };
+use crate::sanitizer::Access;
 
 impl Front<'_> {
     /// What an expression came to. Expressions that naga does not emit are evaluated now.
@@ -58,6 +59,7 @@ impl Front<'_> {
             E::Compose { ty, ref components } => self.compose(Ty::Handle(ty), components),
             E::Access { base, index } => {
                 let index = self.scalar(index)?;
+                self.enter_expression(expression);
                 self.access(base, index)
             }
             E::AccessIndex { base, index } => self.access_constant(base, index),
@@ -94,6 +96,7 @@ impl Front<'_> {
             },
             E::Load { pointer } => {
                 let pointer = self.pointer(pointer)?;
+                self.enter_expression(expression);
                 self.load_expression(&pointer)
             }
             E::Unary { op, expr } => self.unary(op, expr),
@@ -137,8 +140,10 @@ impl Front<'_> {
                 access: crate::compile::ir::Access::Atomic,
                 ..pointer.clone()
             };
+            self.check_access(&pointer, Access::AtomicRead)?;
             return Ok(scalars(self.load_scalars(&pointer)?));
         }
+        self.check_access(pointer, Access::Read)?;
         self.load(pointer)
     }
 
@@ -166,6 +171,7 @@ impl Front<'_> {
                 Ok(Node::Pointer(Rc::new(pointer)))
             }
             Node::Memory(pointer) => {
+                self.check_index(index, self.elements_of(&pointer)?);
                 let pointer = self.indexed(&pointer, index)?;
                 self.load(&pointer)
             }

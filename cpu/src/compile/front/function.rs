@@ -55,8 +55,14 @@ impl<'a> Front<'a> {
             None => Returned::Nothing,
         };
         let scope = self.b.scope();
+        let name = match self.frames.is_empty() {
+            true => self.b.program.name.as_str(),
+            false => function.name.as_deref().unwrap_or("a function"),
+        };
+        let name = std::sync::Arc::from(name);
         self.frames.push(Frame {
             function,
+            name,
             info,
             nodes: vec![None; function.expressions.len()],
             locals: Default::default(),
@@ -123,6 +129,8 @@ impl<'a> Front<'a> {
                 }
                 None => self.store_zero(&pointer)?,
             }
+            self.name_local(&pointer, local.name.as_deref());
+            self.check_declaration(&pointer, local.init.is_some());
         }
         Ok(())
     }

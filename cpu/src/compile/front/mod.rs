@@ -6,6 +6,7 @@
 
 mod atomic;
 mod builtin;
+mod check;
 mod constant;
 mod expression;
 mod function;
@@ -30,6 +31,7 @@ use super::{
     },
     layout::{Layouts, Space, Ty, array_count},
 };
+use crate::sanitizer::Instruments;
 
 /// The most values that a kernel may have once all calls are inlined.
 const MAX_VALUES: usize = 1 << 21;
@@ -82,6 +84,8 @@ enum Returned {
 /// A call that is being inlined.
 struct Frame<'a> {
     function: &'a naga::Function,
+    /// For reports
+    name: std::sync::Arc<str>,
     info: &'a naga::valid::FunctionInfo,
     /// By index of expression
     nodes: Vec<Option<Node>>,
@@ -103,6 +107,7 @@ struct Front<'a> {
     constants: HashMap<Handle<naga::Expression>, Node>,
     tables: HashMap<Vec<u8>, Table>,
     frames: Vec<Frame<'a>>,
+    inspector: check::Inspector,
 }
 
 /// The lane program of the entry point with index `entry`. Overrides must have been substituted.
@@ -113,6 +118,7 @@ pub(crate) fn lower(
     module: &naga::Module,
     info: &naga::valid::ModuleInfo,
     entry: usize,
+    instruments: Instruments,
 ) -> Result<Program> {
     let point = &module.entry_points[entry];
     let mut front = Front {
@@ -128,17 +134,22 @@ pub(crate) fn lower(
         constants: HashMap::new(),
         tables: HashMap::new(),
         frames: Vec::new(),
+        inspector: check::Inspector::new(instruments),
     };
     let used = info.get_entry_point(entry);
     for (handle, variable) in module.global_variables.iter() {
         if !used[handle].is_empty() {
             let node = front.global(variable)?;
+            front.name_global(variable, &node);
             front.globals.insert(handle, node);
         }
     }
     front.initialize_private(used)?;
     front.entry(point, used)?;
+    front.check_end();
+    let sites = front.inspector.sites();
     let mut program = front.b.finish();
+    program.sites = sites;
     forget_constancy(&mut program);
     Ok(program)
 }
@@ -284,6 +295,7 @@ impl<'a> Front<'a> {
                 }
                 None => self.store_zero(&pointer)?,
             }
+            self.check_declaration(&pointer, variable.init.is_some());
         }
         Ok(())
     }

@@ -53,7 +53,9 @@ impl Front<'_> {
             (None, _) => return Err(internal("a run-time sized array outside a buffer")),
         };
         let constant = self.b.program.constant(index);
-        if let (Some(bits), Count::Fixed(count)) = (constant, count) {
+        if let (Some(bits), Count::Fixed(count)) = (constant, count)
+            && (!self.inspector.checks() || (bits as u32) < count)
+        {
             // Out of bounds only where the policy of bounds checks decides: at the last element.
             return self.member(pointer, (bits as u32).min(count - 1));
         }
@@ -204,6 +206,7 @@ impl Front<'_> {
             .layouts
             .elements(ty, crate::compile::layout::Space::Own)?;
         let count = elements.count.unwrap_or(1) as usize;
+        self.check_index(index, count as u32);
         let size = values.len() / count;
         if let Some(bits) = self.b.program.constant(index) {
             let at = (bits as usize).min(count - 1) * size;

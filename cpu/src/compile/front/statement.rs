@@ -8,11 +8,13 @@ use crate::compile::{
     error::{Result, internal, unsupported},
     ir::{Barrier, Block, Case, Statement},
 };
+use crate::sanitizer::Access;
 
 impl<'a> Front<'a> {
     /// Appends statements, up to one that leaves the block.
     pub(super) fn statements(&mut self, block: &'a naga::Block) -> Result<()> {
-        for statement in block.iter() {
+        for (statement, span) in block.span_iter() {
+            self.enter_statement(statement, *span);
             self.statement(statement)?;
             self.check_size()?;
             if self.b.is_left() {
@@ -85,10 +87,10 @@ impl<'a> Front<'a> {
                 let pointer = self.pointer(*pointer)?;
                 if let TypeInner::Atomic(_) = *self.layouts.inner(pointer.ty) {
                     let value = self.scalar(*value)?;
-                    self.atomic_store(&pointer, value);
-                    return Ok(());
+                    return self.atomic_store(&pointer, value);
                 }
                 let node = self.node(*value)?;
+                self.check_access(&pointer, Access::Write)?;
                 self.store_node(&pointer, node)
             }
             S::Atomic {
@@ -100,6 +102,7 @@ impl<'a> Front<'a> {
             S::WorkGroupUniformLoad { pointer, result } => {
                 self.barrier(naga::Barrier::WORK_GROUP, true);
                 let pointer = self.pointer(*pointer)?;
+                self.check_access(&pointer, Access::Read)?;
                 let node = self.load(&pointer)?;
                 self.barrier(naga::Barrier::WORK_GROUP, true);
                 self.set_node(*result, node)
@@ -127,6 +130,9 @@ impl<'a> Front<'a> {
     }
 
     fn barrier(&mut self, barrier: naga::Barrier, waits: bool) {
+        if waits {
+            self.check_barrier(barrier);
+        }
         self.b.push(Statement::Barrier(Barrier {
             waits,
             storage: barrier.intersects(naga::Barrier::STORAGE | naga::Barrier::TEXTURE),

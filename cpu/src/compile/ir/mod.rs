@@ -23,10 +23,13 @@ pub(crate) mod print;
 pub(crate) mod verify;
 pub(crate) mod visit;
 
+use std::sync::Arc;
+
 use cranelift_codegen::entity::{PrimaryMap, entity_impl};
 use smallvec::SmallVec;
 
 use super::host::HostFunction;
+use crate::sanitizer::Site;
 
 /// A scalar that is assigned once.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -438,6 +441,8 @@ pub(crate) struct Program {
     pub(crate) workgroup_size: [u32; 3],
     /// Bytes of work-group memory
     pub(crate) workgroup_bytes: u32,
+    /// What calls of [`HostFunction::Check`] are about, by their numbers
+    pub(crate) sites: Arc<[Site]>,
     pub(crate) body: Block,
 }
 

@@ -115,7 +115,9 @@ impl Pass<'_> {
                     self.looks = true;
                     self.works |= !self.changes_nothing(atomic);
                 }
-                Statement::Call(call) => self.works |= !call.function.is_pure(),
+                Statement::Call(call) => {
+                    self.works |= !call.function.is_pure() && !call.function.observes()
+                }
                 Statement::Barrier(_) => self.works = true,
                 _ => {}
             }

@@ -16,7 +16,7 @@ fn lowered(source: &str) -> Program {
     let info = naga::valid::Validator::new(Default::default(), naga::valid::Capabilities::all())
         .validate(&module)
         .unwrap();
-    front::lower(&module, &info, 0).unwrap()
+    front::lower(&module, &info, 0, Default::default()).unwrap()
 }
 
 /// The lane program, after all passes.
@@ -35,6 +35,8 @@ fn run(program: &Program, buffers: &mut [&mut [u8]]) -> u32 {
         Options {
             checks_bounds: true,
             lanes: 8,
+            instruments: Default::default(),
+            schedule: None,
         },
     )
     .unwrap();
@@ -48,6 +50,8 @@ fn run_all<'a>(program: &Program, buffers: impl Iterator<Item = &'a mut [u64]>) 
         Options {
             checks_bounds: true,
             lanes: 8,
+            instruments: Default::default(),
+            schedule: None,
         },
     )
     .unwrap();

@@ -23,15 +23,14 @@ impl Builder<'_> {
     fn position(&mut self, place: &Place, offset: u32) -> (Value, u32) {
         let bytes = self.heap.element.bytes();
         let at = place.constant.wrapping_add(offset);
-        let Base::Elements(base) = place.base else {
-            let base = self.half_position(place, offset).0;
-            return (base, 0);
-        };
-        (self.plus(base, at / bytes), (at % bytes) / 4)
+        match place.base {
+            Base::Elements(base) => (self.plus(base, at / bytes), (at % bytes) / 4),
+            _ => (self.half_position(place, offset, false).0, 0),
+        }
     }
 
     /// The word with the half at `offset`, and the number of its lowest bit (0 or 16).
-    pub fn half_position(&mut self, place: &Place, offset: u32) -> (Value, Value) {
+    pub fn half_position(&mut self, place: &Place, offset: u32, writes: bool) -> (Value, Value) {
         let at = place.constant.wrapping_add(offset);
         match place.base {
             Base::Elements(base) => {
@@ -46,6 +45,7 @@ impl Builder<'_> {
                 let shift = self.with(Op::ShiftLeft, odd, 4);
                 (word, shift)
             }
+            Base::Address(..) => self.system_half(place, at, writes),
         }
     }
 
@@ -170,6 +170,9 @@ impl Builder<'_> {
     }
 
     fn gather(&mut self, array: Value, place: &Place, offset: u32, count: u32) -> Value {
+        if let Some(found) = self.system_words(place, offset, count, false) {
+            return self.gather(array, &found, 0, count);
+        }
         let width = self.heap.words();
         let mut parts = Vec::new();
         let mut done = 0;
@@ -215,6 +218,9 @@ impl Builder<'_> {
     }
 
     fn scatter(&mut self, array: Value, place: &Place, offset: u32, count: u32, words: Value) {
+        if let Some(found) = self.system_words(place, offset, count, true) {
+            return self.scatter(array, &found, 0, count, words);
+        }
         let width = self.heap.words();
         let mut done = 0;
         while done < count {

@@ -85,6 +85,8 @@ impl Builder<'_> {
     }
 
     fn atomic_word(&mut self, array: Value, place: &Place) -> Option<Value> {
+        let found = self.system_words(place, 0, 1, true);
+        let place = found.as_ref().unwrap_or(place);
         let Base::Elements(base) = place.base else {
             return None;
         };

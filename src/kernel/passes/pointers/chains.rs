@@ -32,6 +32,10 @@ impl Rewriter<'_> {
 
     /// Translates a pointer to `ty` whose address is to be a multiple of `align`.
     fn root(&mut self, value: Value, ty: Ty, align: u32) -> Root {
+        if self.plan.heap.system.is_some() {
+            let site = self.site(ty, Some(align));
+            return self.builder.system_root(value, site);
+        }
         let checked = match self.plan.heap.status {
             Some(_) => {
                 let target = Target {

@@ -11,6 +11,7 @@ use super::options::{
     TranslationMode,
 };
 use super::scan::{Scan, row_of};
+use super::system::System;
 
 /// How pointers cross the boundary of a function.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,6 +61,8 @@ pub(super) struct Heap {
     /// Where an invocation notes its first fault: code (0 for none), low and high word of the address.
     pub notes: Option<[Handle<GlobalVariable>; 3]>,
     pub fault: Option<Handle<naga::Function>>,
+    /// The functions that translate addresses of the host's memory, where pointers are such addresses.
+    pub system: Option<System>,
     pub types: Types,
 }
 
@@ -74,7 +77,7 @@ pub(super) struct Types {
 }
 
 /// The handle of a vector of `count` (1 for the scalar itself).
-pub(super) fn vector_type(
+pub(in crate::kernel::passes) fn vector_type(
     types: &mut UniqueArena<Type>,
     count: u32,
     scalar: Scalar,
@@ -138,6 +141,11 @@ impl<'o> Segments<'o> {
                 shared,
                 device,
                 first_tag: (*first_tag).into(),
+            },
+            HeapMemory::System { pool, .. } => Self {
+                shared: std::slice::from_ref(pool),
+                device: &[],
+                first_tag: 0,
             },
         }
     }
@@ -268,7 +276,8 @@ impl Heap {
         let translation = segments.translation(options);
         let order = segments.in_order(translation.shared_first);
         let variables = segment_variables(module, options, scan.element, order);
-        let checked = options.checked.is_some();
+        let is_system = matches!(options.memory, HeapMemory::System { .. });
+        let checked = options.checked.is_some() && !is_system;
         let unified = segments.device.is_empty();
         let info = (options.info)
             .filter(|_| !options.window_aligned || checked)
@@ -283,13 +292,14 @@ impl Heap {
         let table = (options.arguments.as_ref())
             .filter(|_| scan.uses_table)
             .map(|table| table_variable(module, table));
-        let invocation = checked.then(|| private_word(module, "tombolo_invocation"));
+        let invocation = (checked || is_system).then(|| private_word(module, "tombolo_invocation"));
         let notes = checked.then(|| {
             ["tombolo_fault", "tombolo_fault_low", "tombolo_fault_high"]
                 .map(|name| private_word(module, name))
         });
-        let status = (options.checked).map(|binding| status::status_global(module, binding));
-        let boundary = match unified && !checked && !scan.takes_addresses {
+        let status = (options.checked.filter(|_| checked))
+            .map(|binding| status::status_global(module, binding));
+        let boundary = match unified && !checked && !scan.takes_addresses && !is_system {
             true => Boundary::Offset,
             false => Boundary::Pointer,
         };
@@ -307,6 +317,7 @@ impl Heap {
             invocation,
             notes,
             fault: None,
+            system: None,
             types: Types::add(module, scan.element),
         })
     }
@@ -386,7 +397,7 @@ fn variable(
 }
 
 /// Whether naga evaluates an expression without a statement or with the statement of its result, and not in an `Emit`.
-pub(super) fn is_not_emitted(expression: &Expression) -> bool {
+pub(in crate::kernel::passes) fn is_not_emitted(expression: &Expression) -> bool {
     expression.needs_pre_emit()
         || matches!(
             expression,

@@ -39,6 +39,7 @@ mod rewrite;
 mod scan;
 mod shape;
 mod statements;
+mod system;
 mod values;
 pub(in crate::kernel) mod visit;
 
@@ -61,11 +62,13 @@ pub use options::{
 #[cfg(test)]
 use options::{HeapElement, PointerErrorKind};
 
-use super::unique_name;
+use super::{turns, unique_name};
 pub(super) use check::built_in;
 use heap::Heap;
+pub(super) use heap::{is_not_emitted, vector_type};
 use rewrite::{Callee, Invocation, Parameter, Plan};
 use scan::{Role, Scan};
+pub(super) use shape::{Shape, Ty};
 
 /// Whether entry point `entry` reaches a stub, and needs lowering by [`run`].
 pub fn reaches_stubs(module: &Module, entry: usize) -> bool {
@@ -104,7 +107,7 @@ pub fn run(
     let mut callees = callees(module, &scan);
     let mut entry_point = module.entry_points.swap_remove(entry);
     module.entry_points.clear();
-    let invocation = heap.status.map(|_| Invocation {
+    let invocation = heap.invocation.map(|_| Invocation {
         ids: check::built_in(
             module,
             &mut entry_point.function.arguments,
@@ -120,8 +123,10 @@ pub fn run(
         globals: module.global_expressions.clone(),
     });
     let fault_name = unique_name(module, "tombolo_pointer_fault");
+    let meetings = turns::meeting_functions(module);
     let old = std::mem::take(&mut module.functions);
     let mut new: Arena<Function> = Arena::new();
+    heap.system = system::add(module, &mut new, &heap, options)?;
     heap.fault = check::fault_function(&heap, fault_name).map(|f| new.append(f, Span::UNDEFINED));
 
     let mut sites = Vec::new();
@@ -131,6 +136,7 @@ pub fn run(
             layouts: &scan.layouts,
             table_align: scan.table_align,
             callees: &callees,
+            meetings: &meetings,
         };
         let function = rewrite::function(
             &mut module.types,
@@ -150,6 +156,7 @@ pub fn run(
         layouts: &scan.layouts,
         table_align: scan.table_align,
         callees: &callees,
+        meetings: &meetings,
     };
     entry_point.function = rewrite::function(
         &mut module.types,
@@ -172,6 +179,7 @@ pub fn run(
             heap.allocations.len() as u32,
             heap.device_allocations.is_some(),
         ),
+        system: heap.system.is_some(),
     }))
 }
 

@@ -13,6 +13,9 @@ pub enum TranslationMode {
     DeviceFavored,
     /// Shared memory is tested for, and reached, first.
     SharedFavored,
+    /// System allocations: pointers lead into any memory of the host that is lent to the launch
+    /// ([`SystemMemory`](crate::system::SystemMemory)). Every access is translated.
+    System,
 }
 
 /// Where the heap is bound. All bindings are in the storage space and read-write; the pass declares
@@ -33,6 +36,18 @@ pub enum HeapMemory {
         device: Vec<ResourceBinding>,
         /// The upper 16 bits of pointers into the first segment of device memory.
         first_tag: u16,
+    },
+    /// Pointers are addresses of the host's memory, of which the frames of a pool hold pages
+    /// (`shaders/system.wgsl`).
+    System {
+        /// The frames.
+        pool: ResourceBinding,
+        /// Which page lies in which frame, and which of its words may be read and written.
+        table: ResourceBinding,
+        /// The faults, and which frames have been written.
+        faults: ResourceBinding,
+        /// The status record, for a fault that fails the launch.
+        status: ResourceBinding,
     },
 }
 
@@ -204,6 +219,8 @@ pub struct PointerFacts {
     pub sites: Vec<PointerSite>,
     /// Parts of the allocation table read by the kernel, and whether device memory's table is read, too.
     pub tables: (u32, bool),
+    /// The kernel's pointers lead into memory that is lent to the launch.
+    pub system: bool,
 }
 
 /// A place where a pointer is dereferenced or an index applied behind one.
@@ -231,6 +248,8 @@ pub enum FaultReason {
     Outside,
     /// An index behind the pointer was beyond the array, or beyond the heap for an array without a length.
     Index,
+    /// A write to memory that was lent for reading.
+    ReadOnly,
 }
 
 /// A failed dereference, read from a status record.
@@ -246,6 +265,9 @@ pub struct PointerFault<'a> {
     pub invocation: u32,
 }
 
+/// The bit of a site's code that tells of a write, in faults of [`HeapMemory::System`].
+pub const WRITE_BIT: u32 = 1 << 31;
+
 /// The code of a site. Never 0.
 pub(super) fn site_code(index: usize) -> u32 {
     u32::try_from(index)
@@ -257,6 +279,10 @@ impl PointerFacts {
     /// The fault that `words`, the words [`super::super::status::POINTER`] of a status record, tell of.
     pub fn fault(&self, words: [u32; 4]) -> Option<PointerFault<'_>> {
         let [code, low, high, invocation] = words;
+        let (code, writes) = match self.system {
+            true => (code & !WRITE_BIT, code & WRITE_BIT != 0),
+            false => (code, false),
+        };
         let index = code.checked_sub(1)?;
         let site = self.sites.get(index as usize);
         let address = u64::from(low) | u64::from(high) << 32;
@@ -266,6 +292,7 @@ impl PointerFacts {
             Some(align) if !address.is_multiple_of(u64::from(align.max(1))) => {
                 FaultReason::Misaligned
             }
+            _ if writes => FaultReason::ReadOnly,
             _ => FaultReason::Outside,
         };
         Some(PointerFault {

@@ -15,7 +15,7 @@ pub(super) struct Root {
     /// Byte offset in the shared heap, before the segment is split off.
     pub global: Value,
     /// Position of the first element in its binding.
-    base: Base,
+    pub base: Base,
     /// Which binding: a bool (true for the first) for two of them, a number for more.
     pub selector: Option<Value>,
     /// In checked mode, bytes from the pointer to the end of the heap or segment.
@@ -28,6 +28,8 @@ pub(super) struct Root {
     pub bytes: Option<Value>,
     /// Those bytes tell the length of an array.
     pub tells_length: bool,
+    /// The code of the pointer's site, for faults of accesses that are translated.
+    pub code: u32,
 }
 
 /// A position in a binding, constant offset aside.
@@ -37,6 +39,8 @@ pub(super) enum Base {
     Elements(Value),
     /// In halves of a word, where halves are all that is known to be aligned.
     Halves(Value),
+    /// Low and high word of an address of the host's memory, translated at each access.
+    Address(Value, Value),
 }
 
 /// Something behind a pointer.
@@ -213,6 +217,7 @@ impl Builder<'_> {
             is_limited: false,
             bytes: None,
             tells_length: false,
+            code: 0,
         }
     }
 
@@ -308,6 +313,9 @@ impl Builder<'_> {
                     place.constant,
                 )
             }
+            Base::Address(low, high) => {
+                (self.system_step((low, high), index, stride), place.constant)
+            }
             _ => {
                 // Only halves have a stride that is no multiple of the element, a word then.
                 let at = self.halves(place.base);
@@ -331,6 +339,8 @@ impl Builder<'_> {
         match base {
             Base::Halves(at) => at,
             Base::Elements(at) => self.times(at, self.heap.element.bytes() / 2),
+            // Addresses are moved as a whole.
+            Base::Address(low, _) => low,
         }
     }
 
@@ -388,6 +398,9 @@ impl Builder<'_> {
 
     /// The address of the place; null for a forbidden place.
     pub fn address(&mut self, place: &Place) -> Value {
+        if let Base::Address(low, high) = place.base {
+            return self.system_address((low, high), place.constant);
+        }
         let zero = self.word(0);
         let Some(raw) = place.root.raw else {
             // Without the pointer there is only an offset; that form is not chosen where addresses are wanted.

@@ -1,7 +1,7 @@
 //! Rewrites a function: every expression and statement (`statements`) is copied into a new body, where uses of pointers
 //! into the heap become arithmetic, loads and stores.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use naga::{
     Arena, Expression, Function, Handle, LocalVariable, Span, Statement, Type, UniqueArena,
@@ -69,6 +69,8 @@ pub(super) struct Plan<'a> {
     /// A common divisor of the addresses in the argument table.
     pub table_align: u32,
     pub callees: &'a BTreeMap<Handle<Function>, Callee>,
+    /// The functions in which invocations wait for each other.
+    pub meetings: &'a HashSet<Handle<Function>>,
 }
 
 /// The new form of an expression of the old function.

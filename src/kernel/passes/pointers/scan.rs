@@ -134,6 +134,10 @@ pub(super) fn scan(
     }
     let layouts = Layouts::new(module).map_err(nowhere)?;
     let mut needs = Needs::new();
+    if matches!(options.memory, HeapMemory::System { .. }) {
+        // Pages and what is lent of them are counted in words.
+        needs.align = 4;
+    }
     let table_align = match (&options.arguments, uses_table) {
         (Some(table), true) => table.align(),
         _ => 16,

@@ -11,7 +11,7 @@ use super::options::PointerErrorKind;
 
 /// A type that need not be in the module: naga has no handles for the parts of vectors and matrices.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Ty {
+pub(in crate::kernel::passes) enum Ty {
     Handle(Handle<Type>),
     Scalar(Scalar),
     Vector(u32, Scalar),
@@ -19,7 +19,7 @@ pub(super) enum Ty {
 
 /// The parts of a type.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Shape {
+pub(in crate::kernel::passes) enum Shape {
     Scalar(Scalar),
     Atomic(Scalar),
     Vector {

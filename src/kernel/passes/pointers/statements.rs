@@ -102,7 +102,11 @@ impl<'a> Rewriter<'a> {
                 continuing,
                 break_if,
             } => Statement::Loop {
-                body: self.block(body)?,
+                body: {
+                    let leave = self.leaves_failed(body, continuing);
+                    let body = self.block(body)?;
+                    self.ended_by_failure(body, leave)
+                },
                 continuing: self.block(continuing)?,
                 break_if: break_if.map(|c| self.value(c)).transpose()?,
             },

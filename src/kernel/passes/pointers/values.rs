@@ -155,8 +155,8 @@ impl Builder<'_> {
                     let word = b.load_words(place, offset, 1);
                     (word, b.word((at % 4) * 8))
                 }
-                Base::Halves(_) => {
-                    let (element, shift) = b.half_position(place, offset);
+                Base::Halves(_) | Base::Address(..) => {
+                    let (element, shift) = b.half_position(place, offset, false);
                     (b.load_word_at(place, element), shift)
                 }
             };
@@ -352,7 +352,7 @@ impl Builder<'_> {
     /// reads the same half in between sees neither the old nor the new value; such a reader races with the store in any
     /// case.
     fn store_half(&mut self, place: &Place, offset: u32, bits: Value) {
-        let (element, shift) = self.half_position(place, offset);
+        let (element, shift) = self.half_position(place, offset, true);
         let ones = self.word(0xffff);
         let mask = self.binary(Op::ShiftLeft, ones, shift);
         let keep = self.add(Expression::Unary {

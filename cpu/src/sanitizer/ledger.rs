@@ -1,0 +1,123 @@
+//! What the dispatches of a device have shown: findings, and which statements were executed.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use super::{Finding, TextPlace};
+
+/// Findings that a device keeps until somebody takes them. Later ones are counted, and named in the log.
+const KEPT: usize = 4096;
+
+/// How often the statements of a kernel were executed, by all dispatches of a device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Coverage {
+    /// The entry point
+    pub kernel: String,
+    /// Lines with statements of the functions that the kernel calls, in the order of the text
+    pub lines: Vec<Line>,
+}
+
+/// A line of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Line {
+    /// The first statement that begins there
+    pub place: TextPlace,
+    /// Executions of it, by all invocations
+    pub count: u64,
+}
+
+/// The findings and counts of a device.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    findings: Vec<Finding>,
+    dropped: u64,
+    /// By kernel, in the order of their first dispatches
+    coverage: Vec<(String, HashMap<TextPlace, u64>)>,
+}
+
+impl Ledger {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add(&self, findings: Vec<Finding>) {
+        for finding in &findings {
+            log::error!("{finding}");
+        }
+        let mut state = self.lock();
+        let room = KEPT - state.findings.len();
+        state.dropped += findings.len().saturating_sub(room) as u64;
+        state.findings.extend(findings.into_iter().take(room));
+    }
+
+    pub(crate) fn take(&self) -> Vec<Finding> {
+        let mut state = self.lock();
+        if state.dropped > 0 {
+            log::warn!("{} findings are named in the log only", state.dropped);
+        }
+        state.dropped = 0;
+        std::mem::take(&mut state.findings)
+    }
+
+    pub(crate) fn count(&self, kernel: &str, counts: HashMap<TextPlace, u64>) {
+        let mut state = self.lock();
+        let known = state.coverage.iter().position(|(name, _)| name == kernel);
+        let at = known.unwrap_or_else(|| {
+            state.coverage.push((kernel.to_owned(), HashMap::new()));
+            state.coverage.len() - 1
+        });
+        let Some((_, places)) = state.coverage.get_mut(at) else {
+            return;
+        };
+        for (place, count) in counts {
+            let sum = places.entry(place).or_default();
+            *sum = sum.saturating_add(count);
+        }
+    }
+
+    /// Counts by line: of statements on the same line, the first one's. Where lines are not known, by statement.
+    pub(crate) fn coverage(&self) -> Vec<Coverage> {
+        let state = self.lock();
+        let by_line = |(kernel, places): &(String, HashMap<TextPlace, u64>)| {
+            let mut lines: Vec<Line> = places
+                .iter()
+                .map(|(place, &count)| Line {
+                    place: place.clone(),
+                    count,
+                })
+                .collect();
+            let key = |line: &Line| {
+                (
+                    line.place.line,
+                    line.place.span.clone().map(|span| span.start),
+                )
+            };
+            lines.sort_by_key(key);
+            lines.dedup_by(|next, first| {
+                let line = |line: &Line| line.place.line.map(|(line, _)| line);
+                line(next).is_some() && line(next) == line(first)
+            });
+            Coverage {
+                kernel: kernel.clone(),
+                lines,
+            }
+        };
+        state.coverage.iter().map(by_line).collect()
+    }
+}
+
+/// The text of a module, where wgpu hands it on.
+#[derive(Clone, Debug)]
+pub(crate) struct Text {
+    pub(crate) file: Arc<str>,
+    pub(crate) text: Arc<str>,
+}

@@ -1,0 +1,556 @@
+//! The monitor of a dispatch: what its kernels call at the sites of their text.
+//!
+//! A dispatch with a monitor runs on one thread. The thread knows the monitor while it resumes a fiber of the dispatch
+//! ([`observing`]); calls of kernels find it there.
+
+use std::{
+    cell::Cell,
+    collections::HashMap,
+    ptr::NonNull,
+    slice,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use super::{
+    Access, Accessed, Checks, Finding, FindingKind, Invocation, Ledger, Memory, Side, Site, Space,
+    TextPlace, What,
+    barriers::{Round, Shown},
+    clocks::{Clock, Published},
+    ledger::Text,
+    shadow::{Record, Shadow},
+    site::ROWS,
+};
+use crate::compile::abi::BoundResource;
+
+/// Different findings of a dispatch that are kept. A kernel that is wrong at so many places is wrong.
+const KEPT: usize = 64;
+
+/// What a monitor is told of its dispatch.
+pub(crate) struct Watched {
+    pub(crate) kernel: String,
+    pub(crate) sites: Arc<[Site]>,
+    pub(crate) workgroup_size: [u32; 3],
+    /// Whether work-group memory is zero when a work-group begins
+    pub(crate) zero_workgroup: bool,
+    /// `None` where statements are counted, and nothing is checked
+    pub(crate) checks: Option<Checks>,
+    pub(crate) text: Option<Text>,
+    /// The debug marker before the dispatch
+    pub(crate) marker: Option<Arc<str>>,
+}
+
+/// The monitor of a dispatch.
+pub(crate) struct Monitor {
+    watched: Watched,
+    state: Mutex<State>,
+}
+
+struct State {
+    buffers: Shadow,
+    published: Published,
+    groups: HashMap<[u32; 3], Group>,
+    /// Ids by number
+    ids: Vec<[u32; 3]>,
+    found: Vec<(Key, Finding)>,
+    /// Different findings beyond those that are kept
+    dropped: u64,
+    /// Executions, by site
+    counts: Vec<u64>,
+}
+
+/// What makes findings of a dispatch the same: the nature, the site, and the other site of a race.
+type Key = (std::mem::Discriminant<FindingKind>, u32, u32);
+
+/// A work-group that runs.
+struct Group {
+    number: u32,
+    memory: Shadow,
+    round: Round,
+    /// Barriers that order work-group memory
+    interval: u32,
+    /// Barriers that order storage
+    storage_interval: u32,
+    clock: Clock,
+    /// Written words of variables, by slot and invocation
+    written: HashMap<(u32, u32), Vec<bool>>,
+}
+
+thread_local! {
+    /// The monitor of the dispatch that the thread runs.
+    static CURRENT: Cell<Option<NonNull<Monitor>>> = const { Cell::new(None) };
+}
+
+/// Runs `f`, which resumes a fiber of a dispatch with this monitor.
+pub(crate) fn observing<R>(monitor: Option<&Monitor>, f: impl FnOnce() -> R) -> R {
+    let Some(monitor) = monitor else { return f() };
+    let before = CURRENT.replace(Some(NonNull::from(monitor)));
+    let result = f();
+    CURRENT.set(before);
+    result
+}
+
+/// What instrumented kernels call: see [`site`](super::site) for the operands. `which` is the number of the site.
+///
+/// # Safety
+/// That of [`HostFn`](crate::compile::host::HostFn).
+pub(crate) unsafe extern "C" fn check(
+    resources: *const *const BoundResource,
+    operands: *const u32,
+    _results: *mut u32,
+    _lanes: u32,
+    _width: u32,
+    which: u32,
+) {
+    let Some(monitor) = CURRENT.get() else { return };
+    // SAFETY: `observing` has the monitor by reference while the fiber runs that makes this call.
+    let monitor = unsafe { monitor.as_ref() };
+    let Some(site) = monitor.watched.sites.get(which as usize) else {
+        return;
+    };
+    // SAFETY: kernels pass as many words as the site says: both come from the same lowering.
+    let words = unsafe { slice::from_raw_parts(operands, site.rows()) };
+    let bound = match &site.what {
+        What::Access(accessed) if accessed.has_resource() => {
+            // SAFETY: kernels pass the entry of the binding for such a site.
+            Some(unsafe { **resources })
+        }
+        _ => None,
+    };
+    monitor.observe(which, site, words, bound);
+}
+
+impl Accessed {
+    /// Whether calls pass the entry of a binding.
+    pub(crate) fn has_resource(&self) -> bool {
+        matches!(self.space, Space::Storage | Space::Uniform)
+    }
+}
+
+/// Who makes a call.
+#[derive(Clone, Copy)]
+struct Caller {
+    group: [u32; 3],
+    invocation: u32,
+    site: u32,
+}
+
+impl Monitor {
+    pub(crate) fn new(watched: Watched) -> Self {
+        let halves = watched.sites.iter().any(|site| match &site.what {
+            What::Access(accessed) => {
+                let odd = |&(offset, bytes): &(u32, u32)| !(offset | bytes).is_multiple_of(4);
+                let steps = accessed
+                    .steps
+                    .iter()
+                    .any(|(stride, _)| !stride.is_multiple_of(4));
+                steps || accessed.runs.iter().any(odd)
+            }
+            _ => false,
+        });
+        // Half floats are accessed each by itself.
+        let unit = if halves { 2 } else { 4 };
+        Self {
+            state: Mutex::new(State {
+                buffers: Shadow::new(unit),
+                published: Published::default(),
+                groups: HashMap::new(),
+                ids: Vec::new(),
+                found: Vec::new(),
+                dropped: 0,
+                counts: vec![0; watched.sites.len()],
+            }),
+            watched,
+        }
+    }
+
+    fn observe(&self, which: u32, site: &Site, words: &[u32], bound: Option<BoundResource>) {
+        let &[x, y, z, invocation, ref words @ ..] = words else {
+            return;
+        };
+        let caller = Caller {
+            group: [x, y, z],
+            invocation,
+            site: which,
+        };
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = &mut *state;
+        match &site.what {
+            What::Statement(_) => {
+                if let Some(count) = state.counts.get_mut(which as usize) {
+                    *count = count.saturating_add(1);
+                }
+            }
+            What::Access(accessed) => self.access(state, caller, accessed, words, bound),
+            What::Index { length } => {
+                if let &[index] = words
+                    && index >= *length
+                {
+                    self.out_of_bounds(state, caller, (Access::Read, index, *length));
+                }
+            }
+            What::Barrier { .. } => {
+                let of = self.invocations();
+                let group = state.group(caller.group);
+                let shown = group.round.wait(which, invocation, of);
+                self.shown(state, caller, shown);
+            }
+            What::End => {
+                let of = self.invocations();
+                let shown = state.group(caller.group).round.end(invocation, of);
+                self.shown(state, caller, shown);
+            }
+            What::Declare { slot, written } => {
+                let group = state.group(caller.group);
+                if *written {
+                    group.written.remove(&(*slot, invocation));
+                } else {
+                    group.written.insert((*slot, invocation), Vec::new());
+                }
+            }
+        }
+    }
+
+    fn invocations(&self) -> u32 {
+        self.watched.workgroup_size.iter().product()
+    }
+
+    /// The end of a work-group.
+    pub(crate) fn end_group(&self, id: [u32; 3]) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.groups.remove(&id);
+    }
+
+    /// Hands over what was found.
+    pub(crate) fn finish(&self, ledger: &Ledger) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = std::mem::take(&mut state.found);
+        let mut counts: HashMap<usize, (u64, &Site)> = HashMap::new();
+        for (site, &count) in self.watched.sites.iter().zip(&state.counts) {
+            if let What::Statement(number) = site.what {
+                let (sum, _) = counts.entry(number).or_insert((0, site));
+                *sum = sum.saturating_add(count);
+            }
+        }
+        // Of several statements at the same place, the one that was executed most often counts.
+        let mut places: HashMap<TextPlace, u64> = HashMap::new();
+        for (count, site) in counts.into_values() {
+            let most = places.entry(self.place(site)).or_default();
+            *most = count.max(*most);
+        }
+        if state.dropped > 0 {
+            log::warn!(
+                "kernel `{}`: the first {KEPT} findings are kept, {} more are not",
+                self.watched.kernel,
+                state.dropped
+            );
+        }
+        drop(state);
+        ledger.add(found.into_iter().map(|(_, finding)| finding).collect());
+        if !places.is_empty() {
+            ledger.count(&self.watched.kernel, places);
+        }
+    }
+
+    fn access(
+        &self,
+        state: &mut State,
+        caller: Caller,
+        accessed: &Accessed,
+        words: &[u32],
+        bound: Option<BoundResource>,
+    ) {
+        let Some(checks) = self.watched.checks else {
+            return;
+        };
+        let mut words = words;
+        let access = accessed.access;
+        if let (Some(count), &[index, ref rest @ ..]) = (accessed.bindings, words) {
+            if index >= count {
+                self.out_of_bounds(state, caller, (access, index, count));
+                return;
+            }
+            words = rest;
+        }
+        let mut offset = u64::from(accessed.offset);
+        for (&index, &(stride, count)) in words.iter().zip(&accessed.steps) {
+            let length = count
+                .or(bound.map(|bound| bound.length))
+                .unwrap_or(u32::MAX);
+            if index >= length {
+                // What is accessed instead shows nothing about the program.
+                self.out_of_bounds(state, caller, (access, index, length));
+                return;
+            }
+            offset += u64::from(index) * u64::from(stride);
+        }
+        let unwritten = self.unwritten(state, caller, accessed, offset);
+        // The shadow also says what was written.
+        let looks = checks.races || checks.unwritten || !self.watched.zero_workgroup;
+        let raced = if looks {
+            self.races(state, caller, accessed, (offset, bound))
+        } else {
+            None
+        };
+        if let Some(at) = unwritten {
+            let offset = at - u64::from(accessed.start);
+            self.find(state, caller, u32::MAX, FindingKind::Unwritten { offset });
+        }
+        if let Some((at, record)) = raced.filter(|_| checks.races) {
+            self.race(state, caller, accessed, at, record);
+        }
+    }
+
+    /// Notes an access. Returns the first byte that races, from the start of the memory, and the earlier access.
+    fn races(
+        &self,
+        state: &mut State,
+        caller: Caller,
+        accessed: &Accessed,
+        (offset, bound): (u64, Option<BoundResource>),
+    ) -> Option<(u64, Record)> {
+        let State {
+            buffers,
+            published,
+            groups,
+            ids,
+            ..
+        } = state;
+        let group = group_of(groups, ids, caller.group);
+        let record = |interval| Record::new(group.number, caller.invocation, interval, caller.site);
+        let mut raced = None;
+        match accessed.memory {
+            Memory::WorkGroup => {
+                let now = record(group.interval);
+                for &(start, bytes) in &accessed.runs {
+                    let run = (offset + u64::from(start), bytes.into());
+                    let found = group.memory.access(run, accessed.access, now, &|_| false);
+                    raced = raced.or(found);
+                }
+            }
+            Memory::Shared => {
+                let base = bound?.address.addr() as u64;
+                let now = record(group.storage_interval);
+                let clock = &group.clock;
+                let ordered = |earlier: &Record| clock.knows(earlier.group, earlier.interval);
+                for &(start, bytes) in &accessed.runs {
+                    let run = (base + offset + u64::from(start), bytes.into());
+                    let found = buffers.access(run, accessed.access, now, &ordered);
+                    raced = raced.or(found.map(|(at, record)| (at - base, record)));
+                }
+                let address = base + offset;
+                match accessed.access {
+                    Access::AtomicRead => group.clock.read(address, published),
+                    Access::AtomicWrite => {
+                        group.clock.read(address, published);
+                        group.clock.write(address, published);
+                    }
+                    Access::Read | Access::Write => {}
+                }
+            }
+            Memory::Slot(_) | Memory::Constant => {}
+        }
+        raced
+    }
+
+    /// Notes writes. Returns the first byte of a read that nobody has written, from the start of the memory.
+    fn unwritten(
+        &self,
+        state: &mut State,
+        caller: Caller,
+        accessed: &Accessed,
+        offset: u64,
+    ) -> Option<u64> {
+        let strict = self.watched.checks.is_some_and(|checks| checks.unwritten);
+        let group = state.group(caller.group);
+        let reads = accessed.access != Access::Write;
+        match accessed.memory {
+            Memory::WorkGroup => {
+                let checked = reads && (strict || !self.watched.zero_workgroup);
+                let mut runs = accessed.runs.iter().filter(|_| checked);
+                runs.find_map(|&(start, bytes)| {
+                    let run = (offset + u64::from(start), u64::from(bytes));
+                    group.memory.first_unwritten(run)
+                })
+            }
+            Memory::Slot(slot) if strict => {
+                let written = group.written.get_mut(&(slot, caller.invocation))?;
+                let mut found = None;
+                for &(start, bytes) in &accessed.runs {
+                    let first = ((offset + u64::from(start)) / 4) as usize;
+                    let end = first + (bytes as usize).div_ceil(4);
+                    if accessed.access == Access::Read {
+                        let unwritten = |&word: &usize| written.get(word) != Some(&true);
+                        found = found.or((first..end).find(unwritten).map(|word| word as u64 * 4));
+                    } else {
+                        if written.len() < end {
+                            written.resize(end, false);
+                        }
+                        written[first..end].fill(true);
+                    }
+                }
+                found
+            }
+            _ => None,
+        }
+    }
+
+    fn out_of_bounds(&self, state: &mut State, caller: Caller, what: (Access, u32, u32)) {
+        if !self.watched.checks.is_some_and(|checks| checks.bounds) {
+            return;
+        }
+        let (access, index, length) = what;
+        let kind = FindingKind::OutOfBounds {
+            access,
+            index,
+            length,
+        };
+        self.find(state, caller, u32::MAX, kind);
+    }
+
+    fn race(
+        &self,
+        state: &mut State,
+        caller: Caller,
+        accessed: &Accessed,
+        at: u64,
+        record: Record,
+    ) {
+        let Some(other) = self.watched.sites.get(record.site() as usize) else {
+            return;
+        };
+        let What::Access(other_accessed) = &other.what else {
+            return;
+        };
+        let Some(&group) = state.ids.get(record.group as usize) else {
+            return;
+        };
+        let kind = FindingKind::Race {
+            access: accessed.access,
+            offset: at - u64::from(accessed.start),
+            other: Side {
+                invocation: self.invocation(group, record.invocation),
+                access: other_accessed.access,
+                place: self.place(other),
+            },
+        };
+        self.find(state, caller, record.site(), kind);
+    }
+
+    /// What an event at a barrier has shown.
+    fn shown(&self, state: &mut State, caller: Caller, shown: Shown) {
+        let sites = &self.watched.sites;
+        if let Some(((site, invocation), (other_site, other))) = shown.apart
+            && self.watched.checks.is_some_and(|checks| checks.barriers)
+        {
+            let other_place = other_site.and_then(|site| sites.get(site as usize));
+            let kind = FindingKind::BarrierApart {
+                other: self.invocation(caller.group, other),
+                other_place: other_place.map(|site| self.place(site)),
+            };
+            let waiting = Caller {
+                group: caller.group,
+                invocation,
+                site,
+            };
+            self.find(state, waiting, other_site.unwrap_or(u32::MAX), kind);
+        }
+        let passed = shown.passed.and_then(|site| sites.get(site as usize));
+        if let Some(What::Barrier { workgroup, storage }) = passed.map(|site| &site.what) {
+            let group = state.group(caller.group);
+            group.interval += u32::from(*workgroup);
+            if *storage {
+                group.clock.barrier(group.number, group.storage_interval);
+                group.storage_interval += 1;
+            }
+        }
+    }
+
+    /// Keeps a finding, or counts it if it is known.
+    fn find(&self, state: &mut State, caller: Caller, other_site: u32, kind: FindingKind) {
+        let key = (std::mem::discriminant(&kind), caller.site, other_site);
+        if let Some((_, known)) = state.found.iter_mut().find(|(other, _)| *other == key) {
+            known.occurrences += 1;
+            return;
+        }
+        let Some(site) = self.watched.sites.get(caller.site as usize) else {
+            return;
+        };
+        if state.found.len() >= KEPT {
+            state.dropped += 1;
+            return;
+        }
+        let (space, variable) = match &site.what {
+            What::Access(accessed) => (accessed.space, accessed.variable.as_deref()),
+            What::Index { .. } => (Space::Value, None),
+            _ => (Space::Control, None),
+        };
+        let finding = Finding {
+            kernel: self.watched.kernel.clone(),
+            kind,
+            space,
+            variable: variable.map(str::to_owned),
+            invocation: self.invocation(caller.group, caller.invocation),
+            place: self.place(site),
+            occurrences: 1,
+            marker: self.watched.marker.clone(),
+        };
+        state.found.push((key, finding));
+    }
+
+    fn invocation(&self, group: [u32; 3], index: u32) -> Invocation {
+        let [x, y, _] = self.watched.workgroup_size;
+        let (x, y) = (x.max(1), y.max(1));
+        let local = [index % x, index / x % y, index / x / y];
+        let size = self.watched.workgroup_size;
+        Invocation {
+            global: std::array::from_fn(|axis| {
+                group[axis]
+                    .wrapping_mul(size[axis])
+                    .wrapping_add(local[axis])
+            }),
+            local,
+            group,
+        }
+    }
+
+    fn place(&self, site: &Site) -> TextPlace {
+        let mut place = TextPlace {
+            function: site.function.clone(),
+            file: None,
+            span: site.span.clone(),
+            line: None,
+        };
+        if let Some(text) = &self.watched.text {
+            place.line = place.line_in(&text.text);
+            place.file = Some(text.file.clone());
+        }
+        place
+    }
+}
+
+impl State {
+    fn group(&mut self, id: [u32; 3]) -> &mut Group {
+        group_of(&mut self.groups, &mut self.ids, id)
+    }
+}
+
+fn group_of<'a>(
+    groups: &'a mut HashMap<[u32; 3], Group>,
+    ids: &mut Vec<[u32; 3]>,
+    id: [u32; 3],
+) -> &'a mut Group {
+    groups.entry(id).or_insert_with(|| {
+        ids.push(id);
+        Group {
+            number: (ids.len() - 1) as u32,
+            memory: Shadow::new(4),
+            round: Round::default(),
+            interval: 0,
+            storage_interval: 0,
+            clock: Clock::default(),
+            written: HashMap::new(),
+        }
+    })
+}
+
+const _: () = assert!(ROWS == 4);

@@ -1,0 +1,342 @@
+//! System allocations: pointers that are addresses of the host's memory, translated at each access by the functions of
+//! `shaders/system.wgsl`.
+//!
+//! *How it works.*
+//!
+//! 1. A pointer stays its address: a place is low word, high word and a constant offset ([`Base::Address`]). Objects may
+//!    straddle pages, so nothing is translated earlier than at an access.
+//! 2. An access of one to four words, which a vector is at most, calls `tombolo_system_find` once: vectors are aligned,
+//!    so that none straddles a page. The function returns an index into the pool of frames, or the index of words that
+//!    nobody else uses where the address may not be touched, so accesses themselves have no branch.
+//! 3. The first fault of an invocation is noted with its site; from then on every value that the invocation reads may be
+//!    a zero that stands for something else. So loops end at their next turn: a loop that waits for a value read behind
+//!    such a zero might run for ever. Loops in which invocations meet are left alone, since one that left would be
+//!    missed by the others.
+//!
+//! The functions are parsed once for each kernel and moved into its module, names and bindings made the runtime's own.
+
+use std::collections::HashMap;
+
+use naga::{
+    Arena, BinaryOperator as Op, Block, Expression, Function, GlobalVariable, Handle, Module,
+    ResourceBinding, Span, Statement, Type, TypeInner,
+};
+
+use super::super::status::status_global;
+use super::super::{turns, type_of, unique_name};
+use super::builder::{Builder, Value};
+use super::heap::Heap;
+use super::options::site_code;
+use super::options::{HeapMemory, PointerError, PointerErrorKind, PointerOptions, WRITE_BIT};
+use super::place::{Base, Place, Root};
+use super::rewrite::Rewriter;
+
+const TEXT: &str = include_str!("../../../../shaders/system.wgsl");
+
+/// The functions and variables of `shaders/system.wgsl` in a kernel's module.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct System {
+    /// From an address to a word of the pool.
+    find: Handle<Function>,
+    /// From an address and an index to an address.
+    step: Handle<Function>,
+    /// Not zero once the invocation has met with a fault.
+    failed: Handle<GlobalVariable>,
+}
+
+/// Adds the functions to `functions`, and their variables to `module`; `None` where pointers lead into the heap.
+pub(super) fn add(
+    module: &mut Module,
+    functions: &mut Arena<Function>,
+    heap: &Heap,
+    options: &PointerOptions,
+) -> Result<Option<System>, PointerError> {
+    let HeapMemory::System {
+        table,
+        faults,
+        status,
+        ..
+    } = options.memory
+    else {
+        return Ok(None);
+    };
+    let broken = |message: String| PointerError {
+        kind: PointerErrorKind::Type(message),
+        span: Span::UNDEFINED,
+        function: None,
+    };
+    let text = naga::front::wgsl::parse_str(TEXT).map_err(|error| broken(error.to_string()))?;
+    let mut mover = Mover {
+        from: &text,
+        types: HashMap::new(),
+        globals: HashMap::new(),
+        functions: HashMap::new(),
+    };
+    for (handle, variable) in text.global_variables.iter() {
+        let name = variable.name.as_deref().unwrap_or_default();
+        let moved = match (name, heap.invocation) {
+            ("tombolo_system_invocation", Some(invocation)) => invocation,
+            ("tombolo_system_status", _) => status_global(module, status),
+            ("tombolo_system_table", _) => mover.variable(module, variable, Some(table)),
+            ("tombolo_system_faults", _) => mover.variable(module, variable, Some(faults)),
+            _ => mover.variable(module, variable, None),
+        };
+        mover.globals.insert(handle, moved);
+    }
+    for (handle, function) in text.functions.iter() {
+        let name = unique_name(module, function.name.as_deref().unwrap_or("tombolo_system"));
+        let moved = mover.function(module, function, name);
+        let moved = functions.append(moved, Span::UNDEFINED);
+        mover.functions.insert(handle, moved);
+    }
+    let function = |name: &str| {
+        let mut all = text.functions.iter();
+        let found = all.find(|(_, f)| f.name.as_deref() == Some(name));
+        found.and_then(|(handle, _)| mover.functions.get(&handle).copied())
+    };
+    let mut variables = text.global_variables.iter();
+    let failed = variables
+        .find(|(_, v)| v.name.as_deref() == Some("tombolo_system_failed"))
+        .and_then(|(handle, _)| mover.globals.get(&handle).copied());
+    let found = (function("tombolo_system_find"))
+        .zip(function("tombolo_system_step"))
+        .zip(failed);
+    let ((find, step), failed) =
+        found.ok_or_else(|| broken("the functions of shaders/system.wgsl are missing".into()))?;
+    Ok(Some(System { find, step, failed }))
+}
+
+/// Moves functions from one module to another.
+struct Mover<'m> {
+    from: &'m Module,
+    types: HashMap<Handle<Type>, Handle<Type>>,
+    globals: HashMap<Handle<GlobalVariable>, Handle<GlobalVariable>>,
+    functions: HashMap<Handle<Function>, Handle<Function>>,
+}
+
+impl Mover<'_> {
+    /// The type in the other module. The text has scalars, vectors, atomics, arrays and pointers to them.
+    fn ty(&mut self, module: &mut Module, ty: Handle<Type>) -> Handle<Type> {
+        if let Some(known) = self.types.get(&ty) {
+            return *known;
+        }
+        let inner = match self.from.types[ty].inner {
+            TypeInner::Array { base, size, stride } => TypeInner::Array {
+                base: self.ty(module, base),
+                size,
+                stride,
+            },
+            TypeInner::Pointer { base, space } => TypeInner::Pointer {
+                base: self.ty(module, base),
+                space,
+            },
+            ref other => other.clone(),
+        };
+        let moved = type_of(module, inner);
+        self.types.insert(ty, moved);
+        moved
+    }
+
+    fn variable(
+        &mut self,
+        module: &mut Module,
+        variable: &GlobalVariable,
+        binding: Option<ResourceBinding>,
+    ) -> Handle<GlobalVariable> {
+        let name = variable.name.as_deref().unwrap_or("tombolo_system");
+        let moved = GlobalVariable {
+            name: Some(unique_name(module, name)),
+            ty: self.ty(module, variable.ty),
+            binding,
+            init: None,
+            ..variable.clone()
+        };
+        module.global_variables.append(moved, Span::UNDEFINED)
+    }
+
+    fn function(&mut self, module: &mut Module, function: &Function, name: String) -> Function {
+        let mut moved = function.clone();
+        moved.name = Some(name);
+        for argument in &mut moved.arguments {
+            argument.ty = self.ty(module, argument.ty);
+        }
+        if let Some(result) = &mut moved.result {
+            result.ty = self.ty(module, result.ty);
+        }
+        for (_, local) in moved.local_variables.iter_mut() {
+            local.ty = self.ty(module, local.ty);
+        }
+        for (_, expression) in moved.expressions.iter_mut() {
+            match expression {
+                Expression::GlobalVariable(global) => *global = self.globals[global],
+                Expression::CallResult(callee) => *callee = self.functions[callee],
+                Expression::ZeroValue(ty)
+                | Expression::Compose { ty, .. }
+                | Expression::AtomicResult { ty, .. } => *ty = self.ty(module, *ty),
+                _ => {}
+            }
+        }
+        self.calls(&mut moved.body);
+        // Places of another text would be taken for places in the program.
+        for (_, span) in moved.body.span_iter_mut() {
+            if let Some(span) = span {
+                *span = Span::UNDEFINED;
+            }
+        }
+        moved
+    }
+
+    fn calls(&self, block: &mut Block) {
+        for statement in block.iter_mut() {
+            match statement {
+                Statement::Call { function, .. } => *function = self.functions[function],
+                Statement::Block(inner) => self.calls(inner),
+                Statement::If { accept, reject, .. } => {
+                    self.calls(accept);
+                    self.calls(reject);
+                }
+                Statement::Loop {
+                    body, continuing, ..
+                } => {
+                    self.calls(body);
+                    self.calls(continuing);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Builder<'_> {
+    /// A pointer that is an address of the host's memory.
+    pub fn system_root(&mut self, raw: Value, site: usize) -> Root {
+        let (low, high) = (self.member(raw, 0), self.member(raw, 1));
+        Root {
+            raw: Some(raw),
+            global: low,
+            base: Base::Address(low, high),
+            selector: None,
+            remaining: None,
+            valid: None,
+            is_limited: false,
+            bytes: None,
+            tells_length: false,
+            code: site_code(site),
+        }
+    }
+
+    fn called(&mut self, function: Handle<Function>, arguments: Vec<Value>) -> Value {
+        let result = self.add(Expression::CallResult(function));
+        self.push(Statement::Call {
+            function,
+            arguments,
+            result: Some(result),
+        });
+        result
+    }
+
+    /// The place `count` words, `offset` bytes behind `place`, as a place in the pool; `None` for places that are not
+    /// translated at their accesses.
+    pub fn system_words(
+        &mut self,
+        place: &Place,
+        offset: u32,
+        count: u32,
+        writes: bool,
+    ) -> Option<Place> {
+        let system = self.heap.system?;
+        let Base::Address(low, high) = place.base else {
+            return None;
+        };
+        let offset = self.word(place.constant.wrapping_add(offset));
+        let found = self.found(system, place, (low, high), offset, count, writes);
+        Some(Place {
+            base: Base::Elements(found),
+            constant: 0,
+            ..*place
+        })
+    }
+
+    fn found(
+        &mut self,
+        system: System,
+        place: &Place,
+        (low, high): (Value, Value),
+        offset: Value,
+        count: u32,
+        writes: bool,
+    ) -> Value {
+        let code = match writes {
+            true => place.root.code | WRITE_BIT,
+            false => place.root.code,
+        };
+        let (count, code) = (self.word(count), self.word(code));
+        self.called(system.find, vec![low, high, offset, count, code])
+    }
+
+    /// The word of the pool with the half that lies `at` bytes behind the place's address, and the number of the
+    /// half's lowest bit.
+    pub fn system_half(&mut self, place: &Place, at: u32, writes: bool) -> (Value, Value) {
+        let zero = self.word(0);
+        let (Some(system), Base::Address(low, high)) = (self.heap.system, place.base) else {
+            return (zero, zero);
+        };
+        let address = self.system_address((low, high), at);
+        let (low, high) = (self.member(address, 0), self.member(address, 1));
+        let odd = self.with(Op::And, low, 2);
+        let low = self.binary(Op::Subtract, low, odd);
+        let word = self.found(system, place, (low, high), zero, 1, writes);
+        (word, self.with(Op::ShiftLeft, odd, 3))
+    }
+
+    /// The address `index * stride` bytes further on.
+    pub fn system_step(&mut self, (low, high): (Value, Value), index: Value, stride: u32) -> Base {
+        let Some(system) = self.heap.system else {
+            return Base::Address(low, high);
+        };
+        let stride = self.word(stride);
+        let moved = self.called(system.step, vec![low, high, index, stride]);
+        Base::Address(self.member(moved, 0), self.member(moved, 1))
+    }
+
+    /// The address `bytes` further on, as a pointer.
+    pub fn system_address(&mut self, (low, high): (Value, Value), bytes: u32) -> Value {
+        if bytes == 0 {
+            return self.pair(low, high);
+        }
+        let sum = self.plus(low, bytes);
+        let wrapped = self.binary(Op::Less, sum, low);
+        let (one, zero) = (self.word(1), self.word(0));
+        let carry = self.select(wrapped, one, zero);
+        let high = self.binary(Op::Add, high, carry);
+        self.pair(sum, high)
+    }
+}
+
+impl Rewriter<'_> {
+    /// Whether a loop is to end behind a fault of its invocation.
+    pub(super) fn leaves_failed(&self, body: &Block, continuing: &Block) -> bool {
+        let meets = |block| turns::meets(block, self.plan.meetings);
+        self.plan.heap.system.is_some() && !meets(body) && !meets(continuing)
+    }
+
+    /// The body of a loop, ended at its start where the invocation has met with a fault, if `leave`.
+    pub(super) fn ended_by_failure(&mut self, body: Block, leave: bool) -> Block {
+        let Some(system) = self.plan.heap.system.filter(|_| leave) else {
+            return body;
+        };
+        let outer = self.builder.open();
+        let failed = self.builder.global(system.failed);
+        let failed = self.builder.load(failed);
+        let condition = self.builder.with(Op::NotEqual, failed, 0);
+        let mut accept = Block::new();
+        accept.push(Statement::Break, self.builder.span);
+        self.builder.push(Statement::If {
+            condition,
+            accept,
+            reject: Block::new(),
+        });
+        self.builder.append(body);
+        self.builder.close(outer)
+    }
+}

@@ -1,0 +1,179 @@
+//! System allocations: memory of the host that a program lends to launches, whatever allocated it.
+//!
+//! *How it works.* [`SystemMemory`] keeps what is lent, by address ([`lends`]). For a launch pages of 4 KiB with something
+//! lent are copied into frames of a pool on the device ([`frames`]); a table tells kernels which page lies in which frame,
+//! and which words of it they may read and write ([`table`]). Afterwards words that the kernel has changed are written
+//! back, and only these ([`lends::Lends::write_back`]). How launches are repeated until no page is missing is told at the
+//! head of `src/launch/system/mod.rs`.
+//!
+//! The embedded adapter runs kernels on the host's own processors: there memory that is borrowed is used where it is
+//! ([`in_place`]).
+//!
+//! *Why copies.* Another device that is no CPU sees no memory that nobody has imported into it, and a driver imports whole
+//! allocations, not whatever an address leads to. The reasons of the form are in `docs/system-allocations.md`.
+//!
+//! *Safety.* Memory lent by a slice is borrowed as long as the [`SystemMemory`] lives, and launches that use it have ended
+//! when [`Launch::run_system`](crate::Launch::run_system) returns. Only bytes that are lent are read and written by the
+//! host. Memory lent by address alone ([`SystemMemory::lend_range`]) may not be there: it is read and written by calls of
+//! the system that return errors ([`raw`]).
+
+// The blocks read and write memory that is lent, and give their arguments.
+#![allow(unsafe_code)]
+
+pub(crate) mod frames;
+pub(crate) mod in_place;
+pub(crate) mod lends;
+pub(crate) mod pools;
+mod raw;
+pub(crate) mod table;
+#[cfg(test)]
+mod tests;
+
+use std::marker::PhantomData;
+
+use bytemuck::Pod;
+
+use super::Ptr;
+use lends::{Lends, Source};
+
+/// Bytes of a page: the unit in which memory comes and goes.
+pub const PAGE_BYTES: u64 = 4096;
+/// Words of a page.
+pub(crate) const PAGE_WORDS: usize = PAGE_BYTES as usize / 4;
+
+/// The default of [`SystemMemory::set_pool_bytes`].
+const POOL_BYTES: u64 = 128 << 20;
+
+/// What kernels may do with memory that is lent by address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SystemAccess {
+    /// Kernels read.
+    Read,
+    /// Kernels read and write.
+    ReadWrite,
+}
+
+/// Memory of the host lent to launches (SYCL: system allocations): slices, boxes, mapped files, memory of libraries.
+///
+/// Kernels made with [`TranslationMode::System`](crate::kernel::TranslationMode::System) follow pointers into this memory,
+/// by the addresses that the host uses; [`Launch::run_system`](crate::Launch::run_system) runs them. What is lent stays
+/// borrowed until the `SystemMemory` is dropped.
+///
+/// ```no_run
+/// use tombolo::kernel::{KernelOptions, TranslationMode};
+/// use tombolo::system::SystemMemory;
+/// use tombolo::{Constants, Context, Program};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let device = Context::new()?.device()?;
+/// let program = Program::new("double.wgsl", "
+///     alias Floats = array<f32>;
+///     @group(0) @binding(0) var<uniform> values: usm_ptr;
+///     @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+///         if id.x < 1000u { let v = usm_Floats(values); v[id.x] *= 2.0; }
+///     }")?;
+/// let mut options = KernelOptions::default();
+/// options.pointers = TranslationMode::System;
+/// let kernel = device.kernel_with(&program, "main", &Constants::new(), options)?;
+///
+/// let mut values = vec![1.0f32; 1000];
+/// let mut memory = SystemMemory::new();
+/// let pointer = memory.lend_mut(&mut values);
+/// kernel.launch().value("values", &pointer).invocations(1000).run_system(&mut memory)?;
+/// drop(memory);
+/// assert_eq!(values[999], 2.0);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct SystemMemory<'a> {
+    pub(crate) lends: Lends,
+    pub(crate) pool_bytes: u64,
+    pub(crate) in_place: bool,
+    lent: PhantomData<&'a mut [u8]>,
+}
+
+impl Default for SystemMemory<'_> {
+    fn default() -> Self {
+        Self {
+            lends: Lends::default(),
+            pool_bytes: POOL_BYTES,
+            in_place: true,
+            lent: PhantomData,
+        }
+    }
+}
+
+impl<'a> SystemMemory<'a> {
+    /// Nothing is lent yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lends values to kernels for reading, and returns their address.
+    pub fn lend<T: Pod>(&mut self, values: &'a [T]) -> Ptr<T> {
+        let start = values.as_ptr().expose_provenance() as u64;
+        let range = start..start + size_of_val(values) as u64;
+        self.lends.add(range, SystemAccess::Read, Source::Borrowed);
+        Ptr::from_address(start)
+    }
+
+    /// Lends values to kernels for reading and writing, and returns their address.
+    pub fn lend_mut<T: Pod>(&mut self, values: &'a mut [T]) -> Ptr<T> {
+        let bytes = size_of_val(values) as u64;
+        let start = values.as_mut_ptr().expose_provenance() as u64;
+        let range = start..start + bytes;
+        (self.lends).add(range, SystemAccess::ReadWrite, Source::Borrowed);
+        Ptr::from_address(start)
+    }
+
+    /// As [`SystemMemory::lend`], for one value: a node of a structure that pointers hold together.
+    pub fn lend_value<T: Pod>(&mut self, value: &'a T) -> Ptr<T> {
+        self.lend(std::slice::from_ref(value))
+    }
+
+    /// As [`SystemMemory::lend_mut`], for one value.
+    pub fn lend_value_mut<T: Pod>(&mut self, value: &'a mut T) -> Ptr<T> {
+        self.lend_mut(std::slice::from_mut(value))
+    }
+
+    /// Lends `bytes` bytes at an address that comes from elsewhere: memory of a C library, of an allocator, or an address
+    /// that a kernel shall try. The memory need not be there. The host reads and writes by calls of the system that return
+    /// errors; a kernel that reaches a page that is not there fails its launch.
+    ///
+    /// # Safety
+    /// Until the last launch with this `SystemMemory` has returned, no Rust code may rely on the memory keeping its
+    /// values if `access` is [`SystemAccess::ReadWrite`], and nothing may write it without synchronization, else kernels
+    /// read any values: the memory belongs to no reference that says otherwise.
+    pub unsafe fn lend_range(&mut self, start: u64, bytes: u64, access: SystemAccess) -> Ptr<u8> {
+        let range = start..start.saturating_add(bytes);
+        self.lends.add(range, access, Source::Address);
+        Ptr::from_address(start)
+    }
+
+    /// Lends everything in the process's address space: kernels follow any pointer.
+    ///
+    /// # Safety
+    /// As [`SystemMemory::lend_range`], for all memory that kernels reach.
+    pub unsafe fn lend_process(&mut self, access: SystemAccess) {
+        self.lends.add(0..u64::MAX, access, Source::Address);
+    }
+
+    /// Sets how many bytes of the device's memory hold pages during a launch (default: 128 MiB, and never more than the
+    /// device binds at once). A launch that touches more fails with
+    /// [`SystemError::PoolFull`](crate::system::SystemError::PoolFull).
+    pub fn set_pool_bytes(&mut self, bytes: u64) {
+        self.pool_bytes = bytes;
+    }
+
+    /// Sets whether kernels use borrowed memory where it is on devices that are the host's own processor (default: true,
+    /// which takes effect on the embedded adapter, on Unix). Such memory takes no room in the pool.
+    pub fn set_in_place(&mut self, in_place: bool) {
+        self.in_place = in_place;
+    }
+
+    /// Bytes that are lent.
+    pub fn lent_bytes(&self) -> u64 {
+        self.lends.bytes()
+    }
+}

@@ -1,0 +1,272 @@
+//! The table by which kernels find pages in frames, as `shaders/system.wgsl` reads it.
+//!
+//!     row 0       solid span: first page (low, high), pages; shift of the hashes
+//!     row 1       both multipliers, first row of the slots, room for faults
+//!     row 2       first word of the list of faults; of the solid span: first word, rights
+//!     slots       a power of two of rows: pages elsewhere, each at one of two places
+//!     masks       sixteen rows for each page lent in parts: a bit for each word to read, and for each to write
+//!
+//! The *solid span* is the longest run of whole pages with the same rights in neighbouring frames, as all but the ends of a
+//! slice or a mapped file is: it needs no rows, and an address there is translated without a look into the table. Other
+//! pages lie at one of two slots (cuckoo hashing, Pagh and Rodler 2001): at most two steps, and no loop, whose turns some
+//! adapters count.
+
+use super::PAGE_WORDS;
+use super::lends::{Mask, Rights};
+
+/// A row of the table.
+type Row = [u32; 4];
+
+/// A page that no address has.
+const NO_PAGE: u64 = u64::MAX;
+const EMPTY: Row = [u32::MAX, u32::MAX, 0, 0];
+
+/// The rows in front of the slots.
+const HEAD: usize = 3;
+/// Multipliers that are tried for a number of slots before there are more slots.
+const ATTEMPTS: u32 = 8;
+
+/// Bits of a row's rights.
+const READ: u32 = 1;
+const WRITE: u32 = 2;
+const IN_PLACE: u32 = 4;
+const MASK_SHIFT: u32 = 3;
+
+/// A page in a frame.
+#[derive(Debug, Clone)]
+pub(crate) struct Entry {
+    pub page: u64,
+    /// The first word of its frame.
+    pub word: u32,
+    /// The frame is the host's own page.
+    pub in_place: bool,
+    pub rights: Rights,
+}
+
+/// Neighbouring pages in neighbouring frames, all of whose words have the same rights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Solid {
+    pub first: u64,
+    pub pages: u32,
+    /// The first word of the first frame.
+    pub word: u32,
+    pub writes: bool,
+    pub in_place: bool,
+}
+
+/// The list of faults.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FaultList {
+    /// Its first word.
+    pub start: u32,
+    /// Room for so many faults; 0 where the first one fails the launch.
+    pub capacity: u32,
+}
+
+impl Entry {
+    /// The rights, without the place of masks.
+    fn flags(&self) -> u32 {
+        let whole = |mask: &Mask, bit: u32| u32::from(*mask == Rights::ALL) * bit;
+        whole(&self.rights.read, READ)
+            | whole(&self.rights.write, WRITE)
+            | (u32::from(self.in_place) * IN_PLACE)
+    }
+
+    /// Whether all words have the same rights.
+    fn is_whole(&self) -> bool {
+        let writes = self.rights.write;
+        self.rights.read == Rights::ALL && (writes == Rights::ALL || writes == Rights::NONE)
+    }
+}
+
+impl Solid {
+    /// Whether the page is one of these.
+    pub(crate) fn has(&self, page: u64) -> bool {
+        page.wrapping_sub(self.first) < u64::from(self.pages)
+    }
+
+    fn flags(&self) -> u32 {
+        READ | (u32::from(self.writes) * WRITE) | (u32::from(self.in_place) * IN_PLACE)
+    }
+}
+
+/// The words of the table for these pages, in the order of their numbers, and for `solid`, pages that are not among them;
+/// without one, the longest run of `entries` becomes the solid span.
+pub(crate) fn words(entries: &[Entry], solid: Option<Solid>, faults: FaultList) -> Vec<u32> {
+    let (run, solid) = match solid {
+        Some(solid) => (0..0, Some(solid)),
+        None => longest_run(entries),
+    };
+    let mut masks: Vec<Row> = Vec::new();
+    let mut row_of = |entry: &Entry| {
+        let mut flags = entry.flags();
+        if flags & (READ | WRITE) != READ | WRITE {
+            // Relative to the first mask, for now.
+            flags |= (masks.len() as u32) << MASK_SHIFT;
+            for words in entry
+                .rights
+                .read
+                .chunks(4)
+                .chain(entry.rights.write.chunks(4))
+            {
+                masks.push([words[0], words[1], words[2], words[3]]);
+            }
+        }
+        let [low, high] = split(entry.page);
+        [low, high, entry.word, flags]
+    };
+    let scattered = [&entries[..run.start], &entries[run.end..]].concat();
+    let mut all: Vec<Row> = scattered.iter().map(&mut row_of).collect();
+    let pages: Vec<u64> = scattered.iter().map(|entry| entry.page).collect();
+    let slots = Slots::of(&pages);
+    let first_mask = (HEAD + slots.pages.len()) as u32;
+    for row in &mut all {
+        if row[3] & (READ | WRITE) != READ | WRITE {
+            row[3] += first_mask << MASK_SHIFT;
+        }
+    }
+    let [low, high] = solid.map_or([0, 0], |solid| split(solid.first));
+    let mut rows = vec![
+        [low, high, solid.map_or(0, |solid| solid.pages), slots.shift],
+        [slots.seeds[0], slots.seeds[1], HEAD as u32, faults.capacity],
+        [
+            faults.start,
+            solid.map_or(0, |solid| solid.word),
+            solid.map_or(0, |solid| solid.flags()),
+            0,
+        ],
+    ];
+    rows.extend(slots.pages.iter().map(|page| {
+        let found = pages.binary_search(page);
+        found.map_or(EMPTY, |index| all[index])
+    }));
+    rows.extend(masks);
+    rows.into_flattened()
+}
+
+fn split(page: u64) -> [u32; 2] {
+    [page as u32, (page >> 32) as u32]
+}
+
+/// The longest run of neighbours that may be the solid span: their numbers have the same high word, too.
+fn longest_run(entries: &[Entry]) -> (std::ops::Range<usize>, Option<Solid>) {
+    let (mut longest, mut start) = (0..0, 0);
+    for (at, entry) in entries.iter().enumerate() {
+        if !entry.is_whole() {
+            start = at + 1;
+            continue;
+        }
+        let before = at.checked_sub(1).map(|before| &entries[before]);
+        let goes_on = before.is_some_and(|before| {
+            entry.page == before.page + 1
+                && entry.word == before.word.wrapping_add(PAGE_WORDS as u32)
+                && entry.flags() == before.flags()
+                && split(entry.page)[1] == split(before.page)[1]
+        });
+        if !goes_on {
+            start = start.max(at);
+        }
+        if at + 1 - start > longest.len() {
+            longest = start..at + 1;
+        }
+    }
+    let solid = entries.get(longest.start).filter(|_| !longest.is_empty());
+    let solid = solid.map(|first| Solid {
+        first: first.page,
+        pages: longest.len() as u32,
+        word: first.word,
+        writes: first.rights.write == Rights::ALL,
+        in_place: first.in_place,
+    });
+    (longest, solid)
+}
+
+/// Pages by their slots.
+struct Slots {
+    pages: Vec<u64>,
+    seeds: [u32; 2],
+    /// How far a hash is shifted down to be the number of a slot.
+    shift: u32,
+}
+
+/// The slots where a page may lie.
+fn places(page: u64, seeds: [u32; 2], shift: u32) -> [usize; 2] {
+    let [low, high] = split(page);
+    let first = low.wrapping_add(high.wrapping_mul(0x9e37_79b9));
+    let second = low ^ high.wrapping_mul(0x85eb_ca6b);
+    [
+        (first.wrapping_mul(seeds[0]) >> shift) as usize,
+        (second.wrapping_mul(seeds[1]) >> shift) as usize,
+    ]
+}
+
+impl Slots {
+    fn of(pages: &[u64]) -> Self {
+        // A third full: nearly every choice of multipliers will do.
+        let mut bits = (3 * pages.len())
+            .next_power_of_two()
+            .trailing_zeros()
+            .max(2);
+        let mut random = 0x2545_f491u32;
+        let mut next = || {
+            // Marsaglia's xorshift; multipliers are odd.
+            random ^= random << 13;
+            random ^= random >> 17;
+            random ^= random << 5;
+            random | 1
+        };
+        loop {
+            for _ in 0..ATTEMPTS {
+                let seeds = [next(), next()];
+                if let Some(found) = Self::placed(pages, seeds, bits) {
+                    return found;
+                }
+            }
+            // At 31 bits there are more slots than frames could ever be: not reached.
+            bits = (bits + 1).min(31);
+        }
+    }
+
+    /// The pages at their slots, each moving others to their other slots; `None` where that goes round in circles.
+    fn placed(pages: &[u64], seeds: [u32; 2], bits: u32) -> Option<Self> {
+        let shift = 32 - bits;
+        let mut slots = vec![NO_PAGE; 1 << bits];
+        for &page in pages {
+            let mut moving = page;
+            let mut at = places(moving, seeds, shift)[0];
+            let mut left = 8 * bits + 32;
+            loop {
+                std::mem::swap(&mut slots[at], &mut moving);
+                if moving == NO_PAGE {
+                    break;
+                }
+                left = left.checked_sub(1)?;
+                let [first, second] = places(moving, seeds, shift);
+                at = if at == first { second } else { first };
+            }
+        }
+        Some(Self {
+            pages: slots,
+            seeds,
+            shift,
+        })
+    }
+}
+
+/// What `shaders/system.wgsl` finds for a page: its frame's first word and its rights.
+#[cfg(test)]
+pub(super) fn find(words: &[u32], page: u64) -> Option<(u32, u32)> {
+    let row = |index: usize| &words[4 * index..4 * index + 4];
+    let [low, high] = split(page);
+    let (head, more, last) = (row(0), row(1), row(2));
+    let ahead = low.wrapping_sub(head[0]);
+    if high == head[1] && ahead < head[2] {
+        return Some((last[1] + ahead * PAGE_WORDS as u32, last[2]));
+    }
+    let slots = places(page, [more[0], more[1]], head[3]);
+    let found = slots.map(|slot| row(more[2] as usize + slot));
+    let mut found = found
+        .into_iter()
+        .filter(|row| row[0] == low && row[1] == high);
+    found.next().map(|row| (row[2], row[3]))
+}

@@ -1,0 +1,107 @@
+//! Arguments of a server: buffers, values, textures and samplers that handlers use by the names of their variables.
+//!
+//! Several kernels serve the calls of one server: the polling kernel or the kernels of slices, a kernel for the batches of
+//! each function, and one for calls of kernels on the same device. Each is launched again and again, with the same
+//! arguments: a lease or a slice is an ordinary launch as far as memory is concerned, so that the bytes of a
+//! [`Buffer`](crate::Buffer) come to the server's device before, and are there for other launches behind it.
+//!
+//! A failure is a call's, and told to its caller. The arguments are not marked with it (`Launch::unmarked`): one handler that
+//! asserts would else fail every later call.
+
+use bytemuck::NoUninit;
+
+use super::PersistentKernelBuilder;
+use crate::launch::Launch;
+use crate::launch::arguments::Given;
+use crate::memory::buffers::BufferArgument;
+
+/// Arguments by name, in the order in which they were given.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Arguments(Vec<(String, Argument)>);
+
+#[derive(Debug, Clone)]
+enum Argument {
+    Buffer(BufferArgument),
+    /// A value, a texture or a sampler.
+    Other(Given),
+}
+
+/// Which of the handlers a kernel has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Serves {
+    /// All: an argument that the kernel does not know is a mistake.
+    AllHandlers,
+    /// One: arguments of the others are left out.
+    OneHandler,
+}
+
+impl Arguments {
+    fn add(&mut self, name: &str, argument: Argument) {
+        self.0.push((name.to_owned(), argument));
+    }
+
+    /// Gives the arguments to a launch of a kernel that serves calls.
+    pub fn give(&self, mut launch: Launch, serves: Serves) -> Launch {
+        for (name, argument) in &self.0 {
+            if serves == Serves::OneHandler && !launch.takes(name) {
+                continue;
+            }
+            launch = match argument {
+                Argument::Buffer(buffer) => launch.buffer(name, buffer.clone()),
+                Argument::Other(given) => launch.give(name, given.clone()),
+            };
+        }
+        launch.unmarked()
+    }
+}
+
+/// Arguments, by the names of variables with a binding. They are given once, and keep their places as long as the server lives;
+/// a name that no handler uses, or one that is missing, is an error of [`PersistentKernelBuilder::start`]
+/// ([`ServerError::Launch`](crate::server::ServerError::Launch), with the error that a launch would have).
+///
+/// A lease works on the arguments as a launch does. What was written, copied or launched before a call is seen by the call;
+/// what a call has written is seen by reads, copies and launches that begin when the call has returned, and the
+/// server leaves the device for them. Calls that fail leave what they have written until then.
+impl PersistentKernelBuilder {
+    /// Gives a buffer, or a slice of one, for a storage or uniform variable.
+    ///
+    /// ```
+    /// # use tombolo::{Context, PersistentKernel, Program};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let device = Context::new()?.device()?;
+    /// let program = Program::new("table.wgsl", "
+    ///     @group(0) @binding(0) var<storage, read> squares: array<u32>;
+    ///     fn square(x: u32) -> u32 { return squares[x]; }")?;
+    /// let squares = device.buffer(&[0u32, 1, 4, 9])?;
+    /// let server = PersistentKernel::builder(&device, &program).handler("square").buffer("squares", &squares).start()?;
+    /// assert_eq!(server.function::<(u32,), u32>("square")?.call(&(3,))?, 9);
+    /// # Ok(()) }
+    /// ```
+    pub fn buffer(mut self, argument: &str, buffer: impl Into<BufferArgument>) -> Self {
+        self.arguments
+            .add(argument, Argument::Buffer(buffer.into()));
+        self
+    }
+
+    /// Gives a value for a `var<uniform>`: a scalar, a vector, or a structure laid out as WGSL lays it out. The value is
+    /// taken at once, and stays.
+    pub fn value<V: NoUninit>(mut self, argument: &str, value: &V) -> Self {
+        let given = Given::of_value(value);
+        self.arguments.add(argument, Argument::Other(given));
+        self
+    }
+
+    /// Gives a texture view for a sampled or storage texture.
+    pub fn texture(mut self, argument: &str, view: &wgpu::TextureView) -> Self {
+        let given = Given::Texture(view.clone());
+        self.arguments.add(argument, Argument::Other(given));
+        self
+    }
+
+    /// Gives a sampler.
+    pub fn sampler(mut self, argument: &str, sampler: &wgpu::Sampler) -> Self {
+        let given = Given::Sampler(sampler.clone());
+        self.arguments.add(argument, Argument::Other(given));
+        self
+    }
+}

@@ -1,0 +1,197 @@
+//! The sanitizer of the embedded adapter: what it finds fails the launch, at the line of the program's text; launches beside
+//! are not blamed. Other adapters have none.
+
+use crate::cases;
+use crate::harness::Fixture;
+use tombolo::{
+    Constants, Device, DeviceOptions, Program,
+    device::{DefectKind, ExecutionError, KernelDefect, WaitError},
+};
+
+cases![
+    defects_fail_their_launch_and_the_readers_of_its_results,
+    launches_of_one_batch_answer_each_for_itself,
+    correct_kernels_of_the_runtime_run_clean,
+];
+
+/// A device on the embedded adapter with the sanitizer on; `None` for the turn of another adapter.
+#[cfg(embedded)]
+fn sanitized(f: &Fixture) -> Option<Device> {
+    if !f.is_embedded() {
+        return None;
+    }
+    let mut options = tombolo_cpu::Options::default();
+    options.sanitizer = Some(Default::default());
+    let instance = tombolo_cpu::Instance::new(options);
+    // SAFETY: the instance is fresh and belongs to wgpu from here on.
+    let instance = unsafe { wgpu::Instance::from_hal::<tombolo_cpu::Api>(instance) };
+    let adapter = pollster::block_on(instance.request_adapter(&Default::default())).unwrap();
+    let descriptor = wgpu::DeviceDescriptor {
+        required_features: adapter.features(),
+        required_limits: adapter.limits(),
+        ..Default::default()
+    };
+    let (raw, queue) = pollster::block_on(adapter.request_device(&descriptor)).unwrap();
+    let mut options = DeviceOptions::default();
+    options.probe = Some(true);
+    Some(Device::adopt(raw, queue, options))
+}
+
+#[cfg(not(embedded))]
+fn sanitized(_: &Fixture) -> Option<Device> {
+    None
+}
+
+/// The defects of a launch that failed by them.
+fn defects(error: WaitError) -> Vec<KernelDefect> {
+    let WaitError::Failed(error) = error else {
+        panic!("{error}")
+    };
+    match &*error {
+        ExecutionError::Sanitizer { kernel, defects } => {
+            assert_eq!(kernel, "main");
+            defects.to_vec()
+        }
+        other => panic!("{other}"),
+    }
+}
+
+fn defects_fail_their_launch_and_the_readers_of_its_results(f: &Fixture) {
+    let Some(device) = sanitized(f) else { return };
+    let cases = [
+        ("tile[i] = i; data[i] = tile[7u - i]; // here", "race"),
+        (
+            "tile[i] = i; workgroupBarrier();\ndata[i] = data[i + 9u]; // here",
+            "bounds",
+        ),
+        (
+            "if i >= 4u { return; }\nworkgroupBarrier(); // here\ndata[i] = tile[i];",
+            "barrier",
+        ),
+        (
+            "data[i] = 1u; storageBarrier();\ndata[i / 2u] = 2u; // here",
+            "race",
+        ),
+    ];
+    for (body, kind) in cases {
+        let source = format!(
+            "override UNUSED: u32 = 3u;
+            var<workgroup> tile: array<u32, 8>;
+            @group(0) @binding(0) var<storage, read_write> data: array<u32>;
+            @compute @workgroup_size(8) fn main(@builtin(local_invocation_index) i: u32) {{
+                var kept: array<u32, 2>; kept[i & 1u] = i;
+{body}
+            }}"
+        );
+        let program = Program::new("planted.wgsl", source.as_str()).unwrap();
+        let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
+        let data = device.buffer(&[7u32; 8]).unwrap();
+        let mut launch = kernel.launch().buffer("data", &data).workgroups(1);
+        let found = defects(launch.submit().unwrap().wait().unwrap_err());
+        let first = &found[0];
+        let matches = match &first.kind {
+            DefectKind::OutOfBounds {
+                index: 9 | 8,
+                length: 8,
+            } => kind == "bounds",
+            DefectKind::Race { other_position, .. } => {
+                assert_eq!(other_position.file, "planted.wgsl");
+                kind == "race"
+            }
+            DefectKind::BarrierApart {
+                other_position: None,
+                ..
+            } => kind == "barrier",
+            _ => false,
+        };
+        assert!(matches, "{body}: {first}");
+        let marked = source
+            .lines()
+            .position(|line| line.ends_with("// here"))
+            .unwrap();
+        assert_eq!(first.position.line as usize, marked + 1, "{first}");
+        assert!(first.position.excerpt.contains("// here"), "{first}");
+        // Whoever reads the results is told.
+        assert!(
+            data.read()
+                .unwrap_err()
+                .to_string()
+                .contains("planted.wgsl")
+        );
+    }
+}
+
+fn launches_of_one_batch_answer_each_for_itself(f: &Fixture) {
+    let Some(device) = sanitized(f) else { return };
+    let program = Program::new(
+        "batch.wgsl",
+        "@group(0) @binding(0) var<uniform> shift: u32;
+        @group(0) @binding(1) var<storage, read_write> data: array<u32>;
+        @compute @workgroup_size(8) fn main(@builtin(local_invocation_index) i: u32) { data[i >> shift] = i; }",
+    )
+    .unwrap();
+    let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
+    let launches: Vec<_> = (0..9)
+        .map(|at| {
+            let data = device.buffer(&[0u32; 8]).unwrap();
+            let shift = u32::from(at % 3 == 1);
+            let mut launch = kernel
+                .launch()
+                .value("shift", &shift)
+                .buffer("data", &data)
+                .workgroups(1);
+            (shift, data.clone(), launch.submit().unwrap())
+        })
+        .collect();
+    for (shift, data, event) in launches {
+        match event.wait() {
+            Ok(()) => {
+                assert_eq!(shift, 0);
+                assert_eq!(data.read().unwrap(), [0, 1, 2, 3, 4, 5, 6, 7]);
+            }
+            Err(error) => {
+                assert_eq!(shift, 1);
+                let found = defects(error);
+                assert_eq!(found.len(), 1, "{found:?}");
+                assert!(matches!(found[0].kind, DefectKind::Race { .. }));
+                assert_eq!(found[0].occurrences, 4);
+            }
+        }
+    }
+}
+
+fn correct_kernels_of_the_runtime_run_clean(f: &Fixture) {
+    let Some(device) = sanitized(f) else { return };
+    let program = Program::new(
+        "sum.wgsl",
+        "override N: u32;
+        var<workgroup> parts: array<u32, 64>;
+        @group(0) @binding(0) var<storage, read_write> sum: array<atomic<u32>>;
+        @compute @workgroup_size(64) fn main(
+            @builtin(local_invocation_index) i: u32, @builtin(global_invocation_id) at: vec3<u32>
+        ) {
+            var own: array<u32, N>;
+            for (var k = 0u; k < N; k++) { own[k] = at.x + k; }
+            parts[i] = own[N - 1u];
+            workgroupBarrier();
+            for (var half = 32u; half > 0u; half >>= 1u) {
+                if i < half { parts[i] += parts[i + half]; }
+                workgroupBarrier();
+            }
+            if i == 0u { atomicAdd(&sum[0], parts[0]); }
+            assert(i < 64u, \"{}\", i);
+        }",
+    )
+    .unwrap();
+    let kernel = device
+        .kernel(&program, "main", &Constants::new().set("N", 5u32))
+        .unwrap();
+    let sum = device.buffer(&[0u32]).unwrap();
+    let mut launch = kernel.launch().buffer("sum", &sum).invocations(1000);
+    launch.submit().unwrap().wait().unwrap();
+    let padded = 1024u32;
+    assert_eq!(
+        sum.read().unwrap()[0],
+        (0..padded).map(|at| at + 4).sum::<u32>()
+    );
+}

@@ -1,0 +1,116 @@
+//! The project's own kernels under the sanitizer of the adapter that is compiled in: a step of `cargo xtask ci`.
+//!
+//! A finding fails its launch, and so the test or the example. What is wrong on purpose (indices that are too large, results
+//! that all invocations write) is in other modules.
+
+use std::fs;
+use std::process::Command;
+
+use crate::error::Error;
+use crate::process::{self, step};
+use crate::workspace::Workspace;
+
+/// Modules of the tests of devices whose kernels are correct, with all that the runtime adds to them: globals, pointers, prints,
+/// calls in both directions, queues of work.
+const MODULES: &[&str] = &[
+    "kernels",
+    "launches",
+    "grids",
+    "private_arrays",
+    "globals",
+    "pointers",
+    "heap",
+    "print",
+    "print_assert",
+    "services",
+    "persistent_calls",
+    "work",
+];
+
+/// Examples, with small inputs.
+const EXAMPLES: &[(&str, &[&str])] = &[
+    ("first-kernel", &[]),
+    ("tour", &[]),
+    ("histogram", &[]),
+    ("median", &[]),
+    ("gpu_to_gpu", &[]),
+    ("wordcount", &["--size", "1"]),
+    (
+        "heat2d",
+        &["--steps", "5", "--one-adapter", "--width", "61"],
+    ),
+    ("tile_server", &["--frames", "1"]),
+    (
+        "raytracer",
+        &["--width", "64", "--height", "40", "--report", "50"],
+    ),
+];
+
+/// Runs primitives, tests and examples.
+pub fn run(workspace: &Workspace) -> Result<(), Error> {
+    step("primitives, sanitized", || {
+        let mut command = test(workspace, "tombolo-kernels", "kernels");
+        process::run(command.arg("embedded::"))
+    })?;
+    for module in MODULES {
+        step(&format!("tests of {module}, sanitized"), || {
+            let mut command = test(workspace, "tombolo", "gpu");
+            process::run(command.arg(format!("embedded::{module}::")))
+        })?;
+    }
+    for (example, args) in EXAMPLES {
+        step(&format!("example {example}, sanitized"), || {
+            let dir = workspace.scratch_dir().join("sanitized").join(example);
+            fs::create_dir_all(&dir).map_err(Error::io("create", &dir))?;
+            let mut command = sanitized(workspace);
+            command
+                .current_dir(&dir)
+                .args(["run", "--quiet", "--manifest-path"])
+                .arg(workspace.manifest())
+                .args(["--package", "tombolo", "--example", example, "--"])
+                .args(*args);
+            process::run(&mut command)
+        })?;
+    }
+    Ok(())
+}
+
+/// Tests of a package, before their filter.
+fn test(workspace: &Workspace, package: &str, target: &str) -> Command {
+    let mut command = sanitized(workspace);
+    command.args(["test", "--package", package, "--test", target, "--"]);
+    command
+}
+
+/// Cargo for programs that find no other adapter, and check what kernels do.
+fn sanitized(workspace: &Workspace) -> Command {
+    let mut command = workspace.cargo();
+    command
+        .env("WGPU_BACKEND", "noop")
+        .env("TOMBOLO_SANITIZE", "1");
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A filter that nothing matches would pass.
+    #[test]
+    fn modules_and_examples_exist() {
+        let workspace = Workspace::find().unwrap();
+        for module in MODULES {
+            let file = workspace.root().join(format!("tests/gpu/{module}.rs"));
+            assert!(file.exists(), "{}", file.display());
+        }
+        for (example, _) in EXAMPLES {
+            let places = [
+                format!("examples/{example}.rs"),
+                format!("examples/{example}/main.rs"),
+                format!("templates/{example}/src/main.rs"),
+            ];
+            let exists = |place: &String| workspace.root().join(place).exists();
+            assert!(places.iter().any(exists), "{example}");
+        }
+    }
+}
