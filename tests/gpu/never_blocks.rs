@@ -221,7 +221,7 @@ fn an_access_that_is_given_up_leaves_the_heap_as_it_was(f: &Fixture) {
     let mut left = 1000;
     for polls in [1, 2, 3, 5, 8, 13] {
         launch.submit().unwrap();
-        left = (left + 1) / 2;
+        left = usize::div_ceil(left, 2);
         {
             let mut future = pin!(heap.host_async());
             let mut task = Task::from_waker(Waker::noop());
