@@ -154,7 +154,7 @@ struct Request {
 /// Makes futures progress on a page: the browser does, and no thread is there to.
 #[cfg(web)]
 #[derive(Default)]
-pub(crate) struct Waiter;
+pub(crate) struct Waiter {}
 
 #[cfg(web)]
 impl Waiter {

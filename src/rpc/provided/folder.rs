@@ -12,6 +12,7 @@ use std::time::SystemTime;
 
 /// What has a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(web, allow(dead_code))] // A page has no names.
 pub(super) enum Kind {
     File,
     Folder,
