@@ -14,6 +14,7 @@ use pollster::block_on;
 use tombolo::{
     HostServices, PersistentKernel, Program, Ptr,
     device::ExecutionError,
+    heap::HeapError,
     server::{CallError, DeviceFunction, LeasePolicy, ServerError, ServerFailure},
 };
 
@@ -389,6 +390,12 @@ fn a_lease_that_follows_a_bad_pointer_is_told_and_the_server_starts_again(f: &Fi
         assert!(matches!(**error, ExecutionError::Pointer { .. }), "{error}");
         server.restart_timeout(MINUTE).unwrap();
     }
+    // A launch that failed is told at the next access of the host as well, once: other tests use the same heap.
+    match heap.host() {
+        Ok(_) | Err(HeapError::Execution(_)) => {}
+        Err(error) => panic!("{error}"),
+    }
+    assert_eq!(heap.read(good, 1).unwrap(), [41]);
     heap.free(good).unwrap();
 }
 

@@ -105,8 +105,12 @@ pub enum BufferError {
         /// They are mapped for writing.
         writing: bool,
     },
-    /// There are more devices in the context than a buffer can be on.
-    #[error("a context has at most {limit} devices that share buffers: drop some")]
+    /// Buffers of the context have memory on as many devices as can be told apart. A device that was dropped counts as long as
+    /// a buffer has bytes there.
+    #[error(
+        "buffers of a context have memory on at most {limit} devices at once: drop some devices, and buffers whose bytes are on \
+         devices that were dropped"
+    )]
     TooManyDevices {
         /// How many there may be.
         limit: u32,
