@@ -69,7 +69,7 @@ impl LostFlag {
 
 /// How an async function of the runtime waits: as its own caller does.
 #[derive(Clone)]
-pub(crate) enum Patience {
+pub(crate) enum Waits {
     /// The caller blocks: the function never leaves a wait without its end, and so is ready at the first poll.
     Blocks,
     /// The caller awaits, woken by this device, if it is still there.

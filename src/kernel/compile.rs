@@ -263,22 +263,13 @@ pub(crate) fn compile(
     }
     let mut spill = None;
     if let Some(threshold) = threshold {
-        let limit = options.scratch_bytes;
-        let spilled = spill::run(&mut module, index, threshold, bindings.scratch(), limit);
+        let scratch = (bindings.scratch(), options.scratch_bytes);
+        let files = &program.inner.files;
+        let reporter = Reporter { files, text: &text };
+        let spilled = spill_arrays(&mut module, index, threshold, scratch, &reporter);
         index = 0;
-        spill = Some(spilled.map_err(|error| match error {
-            SpillError::TooLarge {
-                bytes,
-                limit,
-                largest,
-            } => {
-                let reporter = Reporter {
-                    files: &program.inner.files,
-                    text: &text,
-                };
-                scratch_too_large(&reporter, *largest, bytes, limit)
-            }
-            SpillError::Invalid => additions_invalid(program, entry, "it has no types"),
+        spill = Some(spilled.map_err(|error| {
+            error.unwrap_or_else(|| additions_invalid(program, entry, "it has no types"))
         })?);
         revalidate(&module, options.capabilities(), program, entry)?;
     }
@@ -339,6 +330,26 @@ pub(crate) fn compile(
         splits_ports: call_use.calls && options.heap.splits_ports,
         backs_off: call_use.backs_off,
         bindings,
+    })
+}
+
+/// Moves arrays beyond `threshold` bytes to scratch memory: its binding, and the bytes that there may be. The error is `None` for a
+/// module that the pass cannot read.
+fn spill_arrays(
+    module: &mut naga::Module,
+    entry: usize,
+    threshold: u32,
+    scratch: (naga::ResourceBinding, u64),
+    reporter: &Reporter<'_>,
+) -> Result<SpillFacts, Option<KernelError>> {
+    let (binding, limit) = scratch;
+    spill::run(module, entry, threshold, binding, limit).map_err(|error| match error {
+        SpillError::TooLarge {
+            bytes,
+            limit,
+            largest,
+        } => Some(scratch_too_large(reporter, *largest, bytes, limit)),
+        SpillError::Invalid => None,
     })
 }
 

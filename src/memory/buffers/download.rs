@@ -8,7 +8,7 @@ use crate::clock::Instant;
 use crate::device::mapping::Mapping;
 use crate::device::outcome::ExecutionError;
 use crate::device::submissions::{Batch, Submissions};
-use crate::device::wait::{Patience, ended};
+use crate::device::wait::{Waits, ended};
 use crate::device::{DeviceShared, capture};
 use crate::memory::buffer::{BufferShared, MemoryError};
 use crate::memory::staging::{Coming, Lent, Missing, Piece, pieces, pump};
@@ -120,16 +120,16 @@ impl Download {
     /// [`ExecutionError::WouldBlock`].
     pub(super) async fn come(
         &self,
-        patience: &impl Fn(&Arc<DeviceShared>) -> Patience,
+        waits: &impl Fn(&Arc<DeviceShared>) -> Waits,
     ) -> Result<(), ExecutionError> {
         let Some(device) = self.device.upgrade() else {
             return Ok(());
         };
-        match patience(&device) {
-            Patience::Blocks => {
+        match waits(&device) {
+            Waits::Blocks => {
                 (self.submissions).may_wait("a read of a buffer", "`.await` `Buffer::read_async`")
             }
-            Patience::Awaits(device) => {
+            Waits::Awaits(device) => {
                 ended(device.as_deref(), &self.submissions, self.batch()).await;
                 #[cfg(web)]
                 self.coming.settled().await;

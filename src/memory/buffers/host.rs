@@ -14,7 +14,7 @@ use super::root::{Locked, Root, State};
 use super::{Buffer, ContextBuffers};
 use crate::device::outcome::Outcome;
 use crate::device::queue::Batch;
-use crate::device::wait::{Patience, settled};
+use crate::device::wait::{Waits, settled};
 use crate::device::{Device, DeviceShared, Event};
 use crate::memory::fill::fill_bytes;
 use crate::memory::host_memory;
@@ -79,9 +79,9 @@ impl<T: Pod> Buffer<T> {
         let count = (range.end - range.start) as usize / size_of::<T>();
         let mut values = host_memory::zeroed(WHAT, count)?;
         let bytes = bytemuck::cast_slice_mut(&mut values);
-        let patience = |device: &Arc<DeviceShared>| Patience::Awaits(Some(Arc::clone(device)));
+        let waits = |device: &Arc<DeviceShared>| Waits::Awaits(Some(Arc::clone(device)));
         (self.root)
-            .read_into_by(WHAT, range, bytes, None, patience)
+            .read_into_by(WHAT, range, bytes, None, waits)
             .await?;
         Ok(values)
     }
@@ -304,18 +304,18 @@ impl Root {
         bytes: &mut [u8],
         own: Option<u64>,
     ) -> Result<(), BufferError> {
-        let patience = |_: &Arc<DeviceShared>| Patience::Blocks;
-        pollster::block_on(self.read_into_by(what, range, bytes, own, patience))
+        let waits = |_: &Arc<DeviceShared>| Waits::Blocks;
+        pollster::block_on(self.read_into_by(what, range, bytes, own, waits))
     }
 
-    /// As [`Self::read_into`], waiting for a device as `patience` says.
+    /// As [`Self::read_into`], waiting for a device as `waits` says.
     async fn read_into_by(
         &self,
         what: &'static str,
         range: Range<u64>,
         bytes: &mut [u8],
         own: Option<u64>,
-        patience: impl Fn(&Arc<DeviceShared>) -> Patience,
+        waits: impl Fn(&Arc<DeviceShared>) -> Waits,
     ) -> Result<(), BufferError> {
         if range.is_empty() {
             return Ok(());
@@ -326,7 +326,7 @@ impl Root {
                 None => return Ok(()),
             };
             for piece in &started.pieces {
-                piece.come(&patience).await.map_err(Arc::new)?;
+                piece.come(&waits).await.map_err(Arc::new)?;
             }
             if let Err(why) = take_all(started.pieces, range.start, bytes) {
                 // After a loss on the way, others may have the bytes; or a new plan names the lost ranges.
@@ -336,9 +336,9 @@ impl Root {
                 return Err(missed(why));
             }
             for (device, batch) in &started.sources {
-                match patience(device) {
-                    Patience::Blocks => device.settle(),
-                    Patience::Awaits(_) => settled(device, batch, &started.outcomes).await,
+                match waits(device) {
+                    Waits::Blocks => device.settle(),
+                    Waits::Awaits(_) => settled(device, batch, &started.outcomes).await,
                 }
             }
             return failure_of(&started.outcomes);

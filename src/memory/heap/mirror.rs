@@ -53,7 +53,7 @@ use super::device_memory::DeviceMemory;
 use super::{DeviceView, HeapError, HeapShared, InFlight, MOST_BYTES, Memory, SharedHeap, State};
 use crate::clock::Instant;
 use crate::device::submissions::Held;
-use crate::device::wait::{Patience, lock};
+use crate::device::wait::{Waits, lock};
 use crate::device::{Aspect, DeviceShared, HeapPlacement};
 use crate::memory::buffer::BufferView;
 use buffers::MirrorBuffers;
@@ -272,14 +272,14 @@ impl HeapShared {
             drop(table);
             let mut table = self.table_alone(TURN)?;
             self.others_in_flight(device)?;
-            pollster::block_on(self.bring_down(&mut table, Patience::Blocks))?;
+            pollster::block_on(self.bring_down(&mut table, Waits::Blocks))?;
             return Ok(Turn::Alone { table, _held: held });
         }
         let mut table = self.table_alone(TURN)?;
         self.cover(&mut table, device)?;
         let others = self.others_in_flight(device)?;
         if table.ahead.is_some_and(|id| id != device.id) {
-            pollster::block_on(self.bring_down(&mut table, Patience::Blocks))?;
+            pollster::block_on(self.bring_down(&mut table, Waits::Blocks))?;
         }
         for batches in others {
             match batches.wait(None) {
@@ -346,7 +346,7 @@ impl HeapShared {
             return Ok(());
         }
         let mut table = self.mirrors.write();
-        pollster::block_on(self.bring_down(&mut table, Patience::Blocks))
+        pollster::block_on(self.bring_down(&mut table, Waits::Blocks))
     }
 
     /// As [`Self::bring_down_for_host`], while the caller's thread does other things.
@@ -357,7 +357,7 @@ impl HeapShared {
             return Ok(());
         };
         let owner = (table.by_device.get(&id)).and_then(|mirror| mirror.owner.upgrade());
-        self.bring_down(&mut table, Patience::Awaits(owner)).await
+        self.bring_down(&mut table, Waits::Awaits(owner)).await
     }
 
     /// The last batches of the other devices that used the heap. None may look while the host does.

@@ -15,7 +15,7 @@ use super::{PAGE, PageSet};
 use crate::device::end::QueueEnd;
 use crate::device::mapping::{Mapped, Mapping};
 use crate::device::submissions::{ClosedBatch, Progress, Submissions};
-use crate::device::wait::{Patience, ended};
+use crate::device::wait::{Waits, ended};
 use crate::device::{DeviceShared, ExecutionError, capture};
 use crate::memory::buffers::End;
 use crate::memory::heap::state::AWAIT_HOST;
@@ -228,7 +228,7 @@ impl MirrorBuffers {
     pub(super) async fn changes(
         &mut self,
         end: u64,
-        patience: &Patience,
+        waits: &Waits,
     ) -> Result<(Vec<Range<u64>>, u64), HeapError> {
         let total: u64 = self.parts.iter().map(|part| part.changed.size()).sum();
         let forget = std::mem::take(&mut self.heard);
@@ -260,7 +260,7 @@ impl MirrorBuffers {
             }
         };
         let mut runs = Vec::new();
-        self.fetch(total, patience, record, |bytes| {
+        self.fetch(total, waits, record, |bytes| {
             let mut at = 0;
             for (index, part) in self.parts.iter().enumerate() {
                 let base = index as u64 * self.step;
@@ -291,7 +291,7 @@ impl MirrorBuffers {
     pub(super) async fn fetch_pages(
         &self,
         pages: &PageSet,
-        patience: &Patience,
+        waits: &Waits,
         mut sink: impl FnMut(u64, &[u8]),
     ) -> Result<Vec<Range<u64>>, HeapError> {
         let (mut numbers, mut runs) = (Vec::new(), Vec::new());
@@ -313,7 +313,7 @@ impl MirrorBuffers {
             self.copy_out(encoder, &runs, staging);
             self.search_lists(encoder, &lists, Mode::Learn, (&self.search.asked, 0));
         };
-        self.fetch(runs.iter().map(len).sum(), patience, record, |bytes| {
+        self.fetch(runs.iter().map(len).sum(), waits, record, |bytes| {
             let mut rest = bytes;
             for run in &runs {
                 let (now, later) = rest.split_at(len(run) as usize);
@@ -347,7 +347,7 @@ impl MirrorBuffers {
     pub(super) async fn read(
         &self,
         runs: &[Range<u64>],
-        patience: &Patience,
+        waits: &Waits,
         mut sink: impl FnMut(u64, &[u8]),
     ) -> Result<(), HeapError> {
         let mut pieces: Vec<Range<u64>> = Vec::new();
@@ -374,7 +374,7 @@ impl MirrorBuffers {
             let record = |encoder: &mut wgpu::CommandEncoder, staging: &wgpu::Buffer| {
                 self.copy_out(encoder, now, staging);
             };
-            self.fetch(now.iter().map(len).sum(), patience, record, |bytes| {
+            self.fetch(now.iter().map(len).sum(), waits, record, |bytes| {
                 let mut rest = bytes;
                 for piece in now {
                     let (piece_bytes, later) = rest.split_at(len(piece) as usize);
@@ -391,13 +391,13 @@ impl MirrorBuffers {
     async fn fetch(
         &self,
         bytes: u64,
-        patience: &Patience,
+        waits: &Waits,
         record: impl FnOnce(&mut wgpu::CommandEncoder, &wgpu::Buffer),
         show: impl FnOnce(&[u8]),
     ) -> Result<(), HeapError> {
-        match patience {
-            Patience::Blocks => self.submissions.may_wait(FETCH, AWAIT_HOST),
-            Patience::Awaits(_) => self.submissions.may_submit(FETCH),
+        match waits {
+            Waits::Blocks => self.submissions.may_wait(FETCH, AWAIT_HOST),
+            Waits::Awaits(_) => self.submissions.may_submit(FETCH),
         }
         .map_err(Arc::new)?;
         let ((staging, commands), error) = capture(&self.raw, || {
@@ -421,9 +421,9 @@ impl MirrorBuffers {
             }
         }
         let mapping = Mapping::begin(&self.raw, &staging, 0..bytes);
-        let left = match patience {
-            Patience::Blocks => None,
-            Patience::Awaits(device) => {
+        let left = match waits {
+            Waits::Blocks => None,
+            Waits::Awaits(device) => {
                 ended(device.as_deref(), &self.submissions, &batch).await;
                 #[cfg(web)]
                 mapping.settled().await;

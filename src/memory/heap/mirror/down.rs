@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Mirror, PAGE, PageSet, Shadow, Table, word_range};
-use crate::device::wait::{Patience, lock};
+use crate::device::wait::{Waits, lock};
 use crate::memory::heap::{HeapError, HeapShared};
 
 /// So many pages that may have changed are fetched without a search.
@@ -21,7 +21,7 @@ impl HeapShared {
     pub(super) async fn bring_down(
         &self,
         table: &mut Table,
-        patience: Patience,
+        waits: Waits,
     ) -> Result<(), HeapError> {
         let Some(id) = table.ahead else {
             return Ok(());
@@ -31,7 +31,7 @@ impl HeapShared {
             table.written = PageSet::default();
             return Ok(());
         };
-        match self.download(id, mirror, &table.written, &patience).await {
+        match self.download(id, mirror, &table.written, &waits).await {
             Ok(moved) => {
                 self.mirrors.count(|statistics| {
                     statistics.downloaded += moved.downloaded;
@@ -66,7 +66,7 @@ impl HeapShared {
         id: u64,
         mirror: &mut Mirror,
         written: &PageSet,
-        patience: &Patience,
+        waits: &Waits,
     ) -> Result<Moved, HeapError> {
         let mut moved = Moved::default();
         let mut runs = Vec::new();
@@ -84,7 +84,7 @@ impl HeapShared {
             };
             match written.count() {
                 Some(count) if count <= FEW => {
-                    runs = buffers.fetch_pages(written, patience, &mut sink).await?;
+                    runs = buffers.fetch_pages(written, waits, &mut sink).await?;
                 }
                 _ => {
                     let last = lock(&self.state).region.last();
@@ -95,8 +95,8 @@ impl HeapShared {
                         false => last.map_or(0, |last| last.end().next_multiple_of(PAGE)),
                     };
                     let travelled;
-                    (runs, travelled) = buffers.changes(end, patience).await?;
-                    buffers.read(&runs, patience, &mut sink).await?;
+                    (runs, travelled) = buffers.changes(end, waits).await?;
+                    buffers.read(&runs, waits, &mut sink).await?;
                     moved.downloaded += travelled;
                     moved.searched = buffers.covered.min(end);
                 }
