@@ -170,7 +170,9 @@ fn solid(lends: &Lends, covered: &Range<u64>) -> Option<Solid> {
 impl OwnPages {
     /// Pages in front of others, so near that a window covers all of them.
     fn in_front_of(others: &Range<u64>, pages: u64, window_bytes: u64) -> Option<Self> {
-        DISTANCES.iter().find_map(|distance| {
+        // Behind these, in steps of 64 MiB: much of the address space may be taken.
+        let steps = (1..64).map(|step| step << 14);
+        DISTANCES.into_iter().chain(steps).find_map(|distance| {
             let first = others.start.checked_sub(pages + distance)?;
             if (others.end - first) * PAGE_BYTES > window_bytes {
                 return None;
