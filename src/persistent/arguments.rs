@@ -59,9 +59,11 @@ impl Arguments {
 /// a name that no handler uses, or one that is missing, is an error of [`PersistentKernelBuilder::start`]
 /// ([`ServerError::Launch`](crate::server::ServerError::Launch), with the error that a launch would have).
 ///
-/// A lease works on the arguments as a launch does. What was written, copied or launched before a call is seen by the call;
-/// what a call has written is seen by reads, copies and launches that begin when the call has returned, and the
-/// server leaves the device for them. Calls that fail leave what they have written until then.
+/// A lease works on the arguments as a launch does. What was written, copied or launched on the device before a call is seen by
+/// the call; what a call has written is seen by reads, copies and launches that begin when the call has returned, and the
+/// server leaves the device for them. Calls that fail leave what they have written until then. The bytes of a
+/// [`Buffer`](crate::Buffer) of the context come to the device when a lease begins: what the host or another device writes
+/// while a lease runs is seen by the next lease, and [`Device::finish`](crate::Device::finish) ends the one that runs.
 impl PersistentKernelBuilder {
     /// Gives a buffer, or a slice of one, for a storage or uniform variable.
     ///

@@ -124,7 +124,7 @@ fn buffers_of_the_context_come_to_the_server(f: &Fixture) {
     let scaled = server.function::<(u32,), u32>("scaled").unwrap();
     let mut model = vec![POISON; LEN as usize];
     for i in 0..LEN {
-        // The host has the latest bytes, and then the server.
+        // The host has the latest bytes, and then the server, whose lease the read below has ended.
         let value = 5000 + i;
         source.write(u64::from(i), &[value]).unwrap();
         assert_eq!(scaled.call_timeout(&(i,), MINUTE).unwrap(), value);
