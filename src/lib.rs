@@ -262,8 +262,8 @@ pub mod heap {
     pub use crate::device::{HeapPlacement, HeapSizeError, HostAccessPolicy, WindowError};
     pub use crate::memory::region;
     pub use crate::memory::{
-        AtomicView, HeapAllocation, HeapAllocator, HeapBound, HeapError, HeapSize, HostAccess,
-        MirrorStatistics, PointerKind, Ptr, SharedHeap,
+        AtomicView, HeapAdvice, HeapAllocation, HeapAllocator, HeapBound, HeapError, HeapSize,
+        HostAccess, MirrorStatistics, PointerKind, Ptr, SharedHeap,
     };
 }
 

@@ -156,6 +156,12 @@ impl Groups {
         })
     }
 
+    /// All work-groups, or the largest number.
+    pub(crate) fn total(&self) -> u64 {
+        let counts = self.counts.map(u64::from);
+        counts.into_iter().fold(1, u64::saturating_mul)
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.counts.contains(&0)
     }

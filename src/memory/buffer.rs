@@ -182,6 +182,8 @@ pub(crate) struct BufferShared {
     pub(crate) id: u64,
     /// The buffer is a part of the shared heap.
     pub(crate) is_heap: bool,
+    /// Host and running kernels see the words at the same time ([`LiveBuffer`](super::live::LiveBuffer)).
+    pub(crate) is_live: bool,
     /// Shared by all buffers of the same memory.
     taint: Arc<Mutex<Taint>>,
 }
@@ -198,6 +200,7 @@ impl BufferShared {
             raw,
             id,
             is_heap,
+            is_live: false,
             taint: Arc::default(),
         })
     }
@@ -214,6 +217,7 @@ impl BufferShared {
             raw,
             id,
             is_heap: false,
+            is_live: false,
             taint: Arc::clone(&known.taint),
         })
     }
@@ -389,6 +393,22 @@ impl<T: Pod> DeviceBuffer<T> {
     pub(crate) fn wrap(device: &Arc<DeviceShared>, raw: wgpu::Buffer, len: u64) -> Self {
         Self {
             shared: BufferShared::new(device, raw, unique_id(), false),
+            len,
+            element: PhantomData,
+        }
+    }
+
+    /// Around live words.
+    pub(super) fn live(device: &Arc<DeviceShared>, raw: wgpu::Buffer, len: u64) -> Self {
+        Self {
+            shared: Arc::new(BufferShared {
+                device: Arc::clone(device),
+                raw,
+                id: unique_id(),
+                is_heap: false,
+                is_live: true,
+                taint: Arc::default(),
+            }),
             len,
             element: PhantomData,
         }

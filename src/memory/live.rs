@@ -41,7 +41,7 @@ impl Device {
         }
         let bytes = (len as u64).saturating_mul(4);
         let words = Mapped::new(&shared.raw, backend, Reader::Kernel, bytes, "live words")?;
-        let buffer = DeviceBuffer::wrap(shared, words.buffer().clone(), len as u64);
+        let buffer = DeviceBuffer::live(shared, words.buffer().clone(), len as u64);
         Ok(LiveBuffer { words, buffer })
     }
 }

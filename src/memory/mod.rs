@@ -24,8 +24,8 @@ pub use buffers::{
     CommonMemory, LaunchExplanation, MappedRead, MappedWrite, Placement,
 };
 pub use heap::{
-    AtomicView, HeapAllocation, HeapAllocator, HeapBound, HeapError, HeapSize, HostAccess,
-    MirrorStatistics, SharedHeap,
+    AtomicView, HeapAdvice, HeapAllocation, HeapAllocator, HeapBound, HeapError, HeapSize,
+    HostAccess, MirrorStatistics, SharedHeap,
 };
 pub use live::LiveBuffer;
 pub use pinned::PinnedVec;
@@ -39,6 +39,8 @@ pub use system::{SystemAccess, SystemMemory};
 pub(crate) struct MemoryExtension {
     staging: staging::Staging,
     device_memory: heap::device_memory::DeviceMemory,
+    /// Where the device uses the shared heap, if it chooses.
+    heap_policy: std::sync::Mutex<heap::Policy>,
     /// Memory of context buffers on the device.
     buffers: std::sync::Mutex<buffers::BufferMemory>,
     /// The memory shared by small buffers.

@@ -29,11 +29,11 @@ cases![
 const PAGE: u64 = 4096;
 
 /// A context of its own.
-fn context() -> Context {
+pub fn context() -> Context {
     Context::with_heap(wgpu::Backends::all(), HeapSize::Bytes(64 << 20)).unwrap()
 }
 
-fn placed_with(
+pub fn placed_with(
     context: &Context,
     f: &Fixture,
     placement: HeapPlacement,
@@ -62,7 +62,7 @@ fn cost(heap: &SharedHeap, work: impl FnOnce()) -> (u64, u64, u64) {
 }
 
 /// Adds to every so many words behind a pointer.
-const SCATTER: &str = "
+pub const SCATTER: &str = "
 alias Words = array<u32>;
 @group(0) @binding(0) var<uniform> words: usm_ptr;
 @group(0) @binding(1) var<uniform> what: vec4<u32>; // the first, the step, how many, and what is added
@@ -73,12 +73,12 @@ alias Words = array<u32>;
     }
 }";
 
-fn scatter(kernel: &Kernel, words: Ptr<u32>, what: [u32; 4]) {
+pub fn scatter(kernel: &Kernel, words: Ptr<u32>, what: [u32; 4]) {
     let launch = kernel.launch().value("words", &words).value("what", &what);
     launch.invocations(what[2]).submit().unwrap();
 }
 
-fn increment(kernel: &Kernel, words: Ptr<u32>, len: usize) -> Result<(), LaunchError> {
+pub fn increment(kernel: &Kernel, words: Ptr<u32>, len: usize) -> Result<(), LaunchError> {
     let mut launch = kernel.launch().pointer("data", words, len);
     launch = launch.invocations(len as u32);
     launch.submit().map(|_| ())
@@ -331,14 +331,28 @@ fn claims_advise_the_other_place(f: &Fixture) {
 }
 
 /// Allocations with what they should have.
-struct Model {
+pub struct Model {
     heap: SharedHeap,
     live: Vec<(Ptr<u32>, Vec<u32>)>,
     random: Random,
+    /// The device of a step finishes before the next.
+    pub finishes: bool,
 }
 
 impl Model {
-    fn below(&mut self, most: usize) -> usize {
+    /// Some allocations.
+    pub fn new(heap: &SharedHeap, seed: u64) -> Self {
+        let mut model = Self {
+            heap: heap.clone(),
+            live: Vec::new(),
+            random: Random(seed),
+            finishes: false,
+        };
+        (0..4).for_each(|_| model.allocate());
+        model
+    }
+
+    pub fn below(&mut self, most: usize) -> usize {
         (self.random.next() as usize >> 3) % most
     }
 
@@ -350,7 +364,28 @@ impl Model {
         self.live.push((ptr, values));
     }
 
-    fn step(&mut self, kernels: &[(Device, Kernel, Kernel)]) {
+    /// Prefetches an allocation.
+    pub fn prefetch(&mut self, device: &Device) {
+        let at = self.below(self.live.len());
+        let (ptr, values) = &self.live[at];
+        device.heap_prefetch(*ptr, values.len()).unwrap();
+    }
+
+    /// Everything is as it should be.
+    pub fn check(&self, seed: u64) {
+        let host = self.heap.host().unwrap();
+        for (ptr, values) in &self.live {
+            let seen = host.slice(*ptr, values.len()).unwrap();
+            let other = (0..values.len()).find(|&at| seen[at] != values[at]);
+            let other = other.map(|at| (at, seen[at], values[at]));
+            assert_eq!(
+                other, None,
+                "seed {seed}: place, value, and what it should be"
+            );
+        }
+    }
+
+    pub fn step(&mut self, kernels: &[(Device, Kernel, Kernel)]) {
         let (device, by_pointer, by_argument) = &kernels[self.below(kernels.len())];
         let at = self.below(self.live.len());
         let len = self.live[at].1.len();
@@ -385,22 +420,28 @@ impl Model {
                 let mut host = self.heap.host().unwrap();
                 *host.get_mut(part).unwrap() ^= value;
                 model[start] ^= value;
-                assert_eq!(host.slice(*ptr, len).unwrap(), *model);
+                let seen = host.slice(*ptr, len).unwrap();
+                let other = (0..len).find(|&at| seen[at] != model[at]);
+                let other = other.map(|at| (at, seen[at], model[at]));
+                assert_eq!(other, None, "place, value, and what it should be");
             }
             8 => {
                 let view = self.heap.atomic_u32_slice(part, count).unwrap();
                 view[count - 1].store(value, std::sync::atomic::Ordering::Release);
                 model[start + count - 1] = value;
             }
-            9 => assert_eq!(
-                self.heap.read(part, count).unwrap(),
-                model[start..start + count]
-            ),
+            9 => {
+                let seen = self.heap.read(part, count).unwrap();
+                assert!(seen == model[start..start + count]);
+            }
             _ if self.live.len() < 12 => self.allocate(),
             _ => {
                 let (ptr, _) = self.live.swap_remove(at);
                 self.heap.free(ptr).unwrap();
             }
+        }
+        if self.finishes {
+            device.finish().unwrap();
         }
     }
 }
@@ -423,23 +464,11 @@ fn random_histories_on_devices_of_both_places(f: &Fixture) {
             kernels.push(small(HeapPlacement::Auto));
         }
         let heap = context.heap().unwrap();
-        let mut model = Model {
-            heap: heap.clone(),
-            live: Vec::new(),
-            random: Random(seed),
-        };
-        (0..4).for_each(|_| model.allocate());
+        let mut model = Model::new(&heap, seed);
         for _ in 0..80 {
             model.step(&kernels);
         }
-        let host = heap.host().unwrap();
-        for (ptr, values) in &model.live {
-            assert_eq!(
-                host.slice(*ptr, values.len()).unwrap(),
-                values,
-                "seed {seed}"
-            );
-        }
+        model.check(seed);
         let MirrorStatistics { mirrors, .. } = heap.mirror_statistics();
         assert!((2..=3).contains(&mirrors), "{mirrors}");
     }

@@ -40,6 +40,7 @@ mod growing;
 mod handlers;
 mod heap;
 mod heap_api;
+mod heap_choice;
 mod heap_live;
 mod heap_placement;
 mod heap_size;
@@ -179,6 +180,7 @@ fn main() -> std::process::ExitCode {
         handlers::CASES,
         heap::CASES,
         heap_api::CASES,
+        heap_choice::CASES,
         heap_live::CASES,
         heap_placement::CASES,
         heap_size::CASES,

@@ -10,9 +10,10 @@ use crate::device::outcome::Outcome;
 use crate::device::queue::Recorder;
 use crate::kernel::reflect::ArgumentKind;
 use crate::launch::arguments::Given;
+use crate::launch::dispatch::Extents;
 use crate::launch::{Grid, Launch, LaunchError};
 use crate::memory::SharedHeap;
-use crate::memory::heap::{Turn, Writes, heap_of};
+use crate::memory::heap::{Task, Turn, Work, Writes, heap_of};
 
 /// The policy while another thread has the heap; the device's by default.
 pub(in crate::launch) type Setting = Option<HostAccessPolicy>;
@@ -75,7 +76,7 @@ impl<'s> Part<'s> for Heap<'s> {
         queue: &mut Recorder<'_>,
         outcome: Option<&Arc<Outcome>>,
     ) -> Result<(), LaunchError> {
-        let entered = (self.shared.shared).enter(to.device, &queue.batch(), outcome);
+        let entered = (self.shared.shared).enter(&self.turn, to.device, &queue.batch(), outcome);
         entered.map_err(LaunchError::from)
     }
 
@@ -96,7 +97,11 @@ impl Launch {
 
     /// Waits for the device's turn with the heap, and follows arguments to where they are now.
     fn take_turn<'h>(&mut self, heap: &'h SharedHeap) -> Result<Turn<'h>, LaunchError> {
-        let turn = heap.shared.turn(&self.kernel.device, &self.heap_writes())?;
+        let task = Task {
+            writes: self.heap_writes(),
+            work: self.heap_work()?,
+        };
+        let turn = heap.shared.turn(&self.kernel.device, &task)?;
         let given = self.given.iter_mut().flatten();
         let arguments = given.filter_map(|given| match given {
             Given::Buffer { view, .. } => Some(view),
@@ -127,6 +132,23 @@ impl Launch {
             self.validate()?;
         }
         Ok(turn)
+    }
+
+    /// What the launch is to a device that chooses where it uses the heap.
+    fn heap_work(&self) -> Result<Work, LaunchError> {
+        if self.kernel.device.capabilities.unified_memory || self.may_wait_for_host() {
+            return Ok(Work::InPlace);
+        }
+        let groups = match self.extents()? {
+            Extents::Groups(groups) => groups.total(),
+            // Known to the device alone.
+            _ => 1,
+        };
+        let [x, y, z] = self.kernel.workgroup_size().map(u64::from);
+        Ok(Work::Launch {
+            kernel: self.kernel.shared.compiled.id,
+            invocations: groups.saturating_mul(x * y * z),
+        })
     }
 
     /// What the launch may write of the shared heap.

@@ -9,6 +9,7 @@ use super::sanitizer;
 use super::{
     Ending, Ground, Identity, Inherits, Part, Places, Rank, Resource, Stop, Submission, arguments,
     buffers, calls, globals, heap, memory, prints, scratch, staging, status, system, table, timing,
+    waiting,
 };
 use crate::device::outcome::Outcome;
 use crate::device::queue::Recorder;
@@ -225,6 +226,7 @@ parts! {
     [] buffers: buffers::Buffers<'s>, buffers::Setting;
     [] staging: staging::Staging, ();
     [] heap: heap::Heap<'s>, heap::Setting;
+    [] waiting: waiting::Waiting<'s>, ();
     [] memory: memory::Memory, ();
     [] system: system::System, system::Setting;
     [] table: table::Table, table::Setting;

@@ -40,6 +40,7 @@ mod status;
 pub(in crate::launch) mod system;
 pub(in crate::launch) mod table;
 mod timing;
+mod waiting;
 
 use std::cell::OnceCell;
 use std::sync::Arc;

@@ -143,6 +143,7 @@ impl SharedHeap {
         let waited = std::mem::take(&mut awaited.batches);
         lock(&shared.state).host_awaits = None;
         let brought_down = shared.bring_down_for_host_async().await;
+        shared.looked_in_place();
         let outcomes = std::mem::take(&mut lock(&shared.state).outcomes);
         for last in &waited {
             last.settled(&outcomes).await;
@@ -214,6 +215,7 @@ impl SharedHeap {
         }
         lock(&self.shared.state).host_awaits = None;
         self.shared.bring_down_for_host()?;
+        self.shared.looked_in_place();
         Ok((access, waiting))
     }
 }

@@ -14,7 +14,9 @@ use bytemuck::Pod;
 
 use super::device_memory::{DeviceMemory, DevicePlace};
 use super::transfer::check_apart;
-use super::{DeviceView, HeapError, HeapShared, SharedHeap, Turn, Writes, heap_of, segment_bytes};
+use super::{
+    DeviceView, HeapError, HeapShared, SharedHeap, Task, Turn, Work, Writes, heap_of, segment_bytes,
+};
 use crate::device::outcome::Outcome;
 use crate::device::queue::Recorder;
 use crate::device::wait::lock;
@@ -109,7 +111,10 @@ impl Device {
             let heap = heap_of(device)?;
             let mut pointee = Pointee::find(device, WHAT, ptr, bytes)?.unchanged();
             let policy = device.options.host_access;
-            let _turn = heap.retry_command(policy, || take_turn(&heap, device, [&mut pointee]))?;
+            heap.shared.await_mirror(device);
+            let _turn = heap.retry_command(policy, || {
+                take_turn(&heap, device, Work::Prefetch, [&mut pointee])
+            })?;
             pointee.place(WHAT, bytes)?;
         }
         Ok(Event::complete(device))
@@ -209,12 +214,15 @@ fn begin<'h, T, const N: usize>(
         let turn = take_turn(
             heap,
             device,
+            Work::Transfer,
             pointees.each_mut().map(|pointee| &mut **pointee),
         )?;
         let queue = device.queue.lock(device);
         let outcomes = outcomes();
-        for pointee in &pointees {
-            pointee.enter(&queue, what, &outcomes)?;
+        if let Some(turn) = &turn {
+            for pointee in &pointees {
+                pointee.enter(turn, &queue, what, &outcomes)?;
+            }
         }
         Ok((turn, queue))
     })
@@ -225,18 +233,22 @@ fn begin<'h, T, const N: usize>(
 fn take_turn<'h, T, const N: usize>(
     heap: &'h SharedHeap,
     device: &Arc<DeviceShared>,
+    work: Work,
     pointees: [&mut Pointee<'_, T>; N],
 ) -> Result<Option<Turn<'h>>, HeapError> {
     let mut turn = None;
     let written = pointees
         .iter()
         .filter_map(|pointee| pointee.written.clone());
-    let writes = Writes::Ranges(written.collect());
+    let task = Task {
+        writes: Writes::Ranges(written.collect()),
+        work,
+    };
     for pointee in pointees {
         if let Memory::Shared(_, view) = &mut pointee.memory {
             let taken = match turn.take() {
                 Some(taken) => taken,
-                None => heap.shared.turn(device, &writes)?,
+                None => heap.shared.turn(device, &task)?,
             };
             *view = heap.shared.view_in(&taken, device)?;
             turn = Some(taken);
@@ -311,12 +323,15 @@ impl<'d, T> Pointee<'d, T> {
     /// nothing touched by the transfer is reused before its end.
     fn enter(
         &self,
+        turn: &Turn<'_>,
         queue: &Recorder<'_>,
         what: &'static str,
         outcomes: &[Arc<Outcome>],
     ) -> Result<(), HeapError> {
         match &self.memory {
-            Memory::Shared(heap, _) => heap.enter_for(what, self.device, &queue.batch(), outcomes),
+            Memory::Shared(heap, _) => {
+                heap.enter_for(what, turn, self.device, &queue.batch(), outcomes)
+            }
             Memory::Own(..) => Ok(()),
         }
     }

@@ -32,17 +32,21 @@
 //! Locks are taken in this order: the turn, a device's queue, the heap's state.
 
 mod buffers;
+mod choice;
 mod down;
 mod pages;
+mod policy;
 mod ranges;
 mod search;
 mod shrink;
 #[cfg(test)]
 mod tests;
+mod turn;
 mod up;
 
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::atomic::AtomicBool;
 use std::sync::{
     Arc, LockResult, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError,
     TryLockResult, Weak,
@@ -52,15 +56,14 @@ use std::time::Duration;
 use super::device_memory::DeviceMemory;
 use super::{DeviceView, HeapError, HeapShared, InFlight, MOST_BYTES, Memory, SharedHeap, State};
 use crate::clock::Instant;
-use crate::device::submissions::Held;
 use crate::device::wait::{Waits, lock};
 use crate::device::{Aspect, DeviceShared, HeapPlacement};
-use crate::memory::buffer::BufferView;
 use buffers::MirrorBuffers;
-use smallvec::SmallVec;
 
 pub(super) use pages::PageSet;
+pub(crate) use policy::{Place, Policy};
 pub(super) use ranges::RangeSet;
+pub(crate) use turn::{Task, Turn, Work, Writes};
 
 /// The unit in which changes are found, in bytes.
 const PAGE: u64 = 4096;
@@ -88,6 +91,10 @@ pub struct MirrorStatistics {
     /// Bytes of the heap in mirrors now, all together. Their devices hold a hundredth of that besides; the host as much again
     /// for each device that works beside one with the heap in place.
     pub held: u64,
+    /// How often a device that chooses ([`HeapPlacement::Auto`](crate::heap::HeapPlacement::Auto)) has moved to its mirror.
+    pub moved_in: u64,
+    /// How often one has gone back to the host's memory.
+    pub moved_out: u64,
 }
 
 /// The mirrors of a heap, and the holder of the turn.
@@ -96,6 +103,8 @@ pub(super) struct Mirrors {
     lock: RwLock<Table>,
     /// Behind a lock of its own, the last one of all: holders of the turn may be waiting for the thread that asks.
     statistics: Mutex<MirrorStatistics>,
+    /// A device that chooses between the two places uses the heap.
+    has_choice: AtomicBool,
 }
 
 #[derive(Default)]
@@ -119,30 +128,6 @@ enum Shadow {
     Zeros,
     Unknown,
     Kept(Vec<u32>),
-}
-
-/// What a command on a device may write of the heap.
-#[derive(Debug, Clone)]
-pub(crate) enum Writes {
-    /// A kernel that follows pointers.
-    Anywhere,
-    /// Bytes at these addresses, and nothing else.
-    Ranges(SmallVec<[Range<u64>; 4]>),
-}
-
-/// The right to record launches using the heap; kept until the launch is recorded.
-pub(crate) enum Turn<'h> {
-    /// Of a device sharing the host's memory, beside others of its kind.
-    Together {
-        /// Keeps devices with mirrors out.
-        _table: RwLockReadGuard<'h, Table>,
-        _held: Held,
-    },
-    /// Of one device.
-    Alone {
-        table: RwLockWriteGuard<'h, Table>,
-        _held: Held,
-    },
 }
 
 impl Mirrors {
@@ -252,87 +237,6 @@ impl HeapShared {
         })
     }
 
-    /// Waits for the device's turn, and shows it all other writes. The launch is recorded while the
-    /// turn is held, and changes nothing beyond `writes`.
-    pub(crate) fn turn(
-        &self,
-        device: &Arc<DeviceShared>,
-        writes: &Writes,
-    ) -> Result<Turn<'_>, HeapError> {
-        let held = Held::new(TURN).map_err(Arc::new)?;
-        self.contract();
-        if !self.is_mirrored(device) {
-            let table = self.table_together(TURN)?;
-            if table.ahead.is_none() {
-                return Ok(Turn::Together {
-                    _table: table,
-                    _held: held,
-                });
-            }
-            drop(table);
-            let mut table = self.table_alone(TURN)?;
-            self.others_in_flight(device)?;
-            pollster::block_on(self.bring_down(&mut table, Waits::Blocks))?;
-            return Ok(Turn::Alone { table, _held: held });
-        }
-        let mut table = self.table_alone(TURN)?;
-        self.cover(&mut table, device)?;
-        let others = self.others_in_flight(device)?;
-        if table.ahead.is_some_and(|id| id != device.id) {
-            pollster::block_on(self.bring_down(&mut table, Waits::Blocks))?;
-        }
-        for batches in others {
-            match batches.wait(None) {
-                // A lost device with nothing running any more keeps its results: the host is told when it asks.
-                Ok(()) => {}
-                Err(error) if error.is_loss() => {}
-                Err(error) => return Err(error),
-            }
-        }
-        self.bring_up(&mut table, device)?;
-        match writes {
-            Writes::Anywhere => table.written.insert_everything(),
-            Writes::Ranges(ranges) => {
-                let (base, end) = (self.base(), self.base().saturating_add(MOST_BYTES));
-                // Arguments in the device's own memory, whose addresses are tagged, are no part of the heap.
-                for range in ranges
-                    .iter()
-                    .filter(|range| base <= range.start && range.end <= end)
-                {
-                    (table.written).insert(&(range.start - base..range.end - base));
-                }
-            }
-        }
-        Ok(Turn::Alone { table, _held: held })
-    }
-
-    /// The device's view of the heap, during its turn.
-    pub(crate) fn view_in(
-        &self,
-        turn: &Turn<'_>,
-        device: &Arc<DeviceShared>,
-    ) -> Result<DeviceView, HeapError> {
-        if let Turn::Alone { table, .. } = turn
-            && let Some(mirror) = table.by_device.get(&device.id)
-        {
-            return Ok(mirror.view(self.base(), device));
-        }
-        self.view(device)
-    }
-
-    /// The argument in the current heap, if its buffer was replaced meanwhile.
-    pub(crate) fn renew(&self, turn: &Turn<'_>, argument: &BufferView) -> Option<BufferView> {
-        let device = &argument.shared.device;
-        let mirror = match turn {
-            Turn::Alone { table, .. } => table.by_device.get(&device.id),
-            Turn::Together { .. } => None,
-        };
-        let Some(mirror) = mirror else {
-            return self.imported_anew(argument);
-        };
-        self.moved(argument, &mirror.buffers.segments())
-    }
-
     /// The view of a device with a mirror, which is made or grown as needed.
     pub(super) fn mirror_view(&self, device: &Arc<DeviceShared>) -> Result<DeviceView, HeapError> {
         let mut table = self.table_alone("a look at a copy of the heap")?;
@@ -358,19 +262,6 @@ impl HeapShared {
         };
         let owner = (table.by_device.get(&id)).and_then(|mirror| mirror.owner.upgrade());
         self.bring_down(&mut table, Waits::Awaits(owner)).await
-    }
-
-    /// The last batches of the other devices that used the heap. None may look while the host does.
-    fn others_in_flight(&self, device: &DeviceShared) -> Result<Vec<InFlight>, HeapError> {
-        let state = lock(&self.state);
-        if state.host.is_some() {
-            return Err(HeapError::HostAccess { what: "a launch" });
-        }
-        let others = state.in_flight.values();
-        Ok(others
-            .filter(|last| last.id != device.id)
-            .cloned()
-            .collect())
     }
 
     fn cover<'t>(

@@ -18,6 +18,7 @@
 //! what kernels do with it.
 
 mod access;
+mod advice;
 mod allocate;
 pub(crate) mod allocation_table;
 mod allocator;
@@ -48,6 +49,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Condvar, Mutex};
 
 pub use access::HostAccess;
+pub use advice::HeapAdvice;
 pub use allocator::HeapAllocator;
 pub use atomics::AtomicView;
 pub(crate) use entrance::WaitingCommand;
@@ -65,8 +67,8 @@ use allocate::zero;
 use block::Block;
 pub(crate) use devices::{DeviceView, segment_bytes};
 use memory::{LiveMemory, Memory};
-pub(crate) use mirror::{Turn, Writes};
-pub(crate) use size::{ContextHeap, heap_of};
+pub(crate) use mirror::{Policy, Task, Turn, Work, Writes};
+pub(crate) use size::{ContextHeap, heap_of, known_heap};
 use state::{Hold, InFlight, State};
 
 /// Bytes at the start of the heap never handed out: null lies there, and so does everything reached through a null
@@ -194,6 +196,7 @@ impl SharedHeap {
                     host: None,
                     host_awaits: None,
                     in_flight: HashMap::new(),
+                    waiting: HashMap::new(),
                     deferred: HashSet::new(),
                     holds: HashMap::new(),
                     outcomes: Vec::new(),

@@ -262,6 +262,12 @@ pub(crate) fn heap_of(device: &DeviceShared) -> Result<SharedHeap, HeapError> {
     device.heap_extension.get::<ContextHeap>().heap()
 }
 
+/// The heap of the device's context, if there is one yet.
+pub(crate) fn known_heap(device: &DeviceShared) -> Option<SharedHeap> {
+    let known = device.heap_extension.get::<ContextHeap>().heap.get()?;
+    known.as_ref().ok().cloned()
+}
+
 /// Bytes of the machine's memory; 8 GiB where the system cannot be asked.
 pub(super) fn system_memory() -> u64 {
     // A page gets what its browser gives it, and takes all of a heap at once: an eighth of this is 64 MiB.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::{HeapError, HeapShared, mirror};
+use super::{HeapError, HeapShared, Turn, mirror};
 use crate::clock::Instant;
 use crate::device::end::QueueEnd;
 use crate::device::outcome::Outcome;
@@ -43,6 +43,8 @@ pub(super) struct State {
     pub(super) host_awaits: Option<Vec<InFlight>>,
     /// Batches with possible uses of the heap, by device.
     pub(super) in_flight: HashMap<u64, InFlight>,
+    /// Batches whose kernels may wait for functions of the host, which may use the heap, by device.
+    pub(super) waiting: HashMap<u64, InFlight>,
     /// Freed during a possible look.
     pub(super) deferred: HashSet<AllocationId>,
     /// Allocations with a separate claim.
@@ -82,7 +84,7 @@ pub(super) struct InFlight {
 }
 
 impl InFlight {
-    fn new(device: &Arc<DeviceShared>, is_apart: bool) -> Self {
+    pub(super) fn new(device: &Arc<DeviceShared>, is_apart: bool) -> Self {
         Self {
             id: device.id,
             device: Arc::downgrade(device),
@@ -94,7 +96,7 @@ impl InFlight {
         }
     }
 
-    fn add(&mut self, batch: &Arc<Batch>) {
+    pub(super) fn add(&mut self, batch: &Arc<Batch>) {
         if (self.batches.back()).is_some_and(|last| Arc::ptr_eq(last, batch)) {
             return;
         }
@@ -346,17 +348,19 @@ impl HeapShared {
     /// Notes that `batch` of `device`, the holder of the turn, uses the heap.
     pub(crate) fn enter(
         &self,
+        turn: &Turn<'_>,
         device: &Arc<DeviceShared>,
         batch: &Arc<Batch>,
         outcome: Option<&Arc<Outcome>>,
     ) -> Result<(), HeapError> {
         let outcomes = outcome.map(std::slice::from_ref).unwrap_or_default();
-        self.enter_for("a launch", device, batch, outcomes)
+        self.enter_for("a launch", turn, device, batch, outcomes)
     }
 
     pub(super) fn enter_for(
         &self,
         what: &'static str,
+        turn: &Turn<'_>,
         device: &Arc<DeviceShared>,
         batch: &Arc<Batch>,
         outcomes: &[Arc<Outcome>],
@@ -375,10 +379,16 @@ impl HeapShared {
         (state.in_flight.entry(device.id))
             .or_insert_with(|| InFlight::new(device, is_apart))
             .add(batch);
-        if !self.is_mirrored(device) {
-            // Its kernels may write anywhere.
-            let stale = state.stale.values_mut();
-            stale.for_each(mirror::PageSet::insert_everything);
+        if let (Some(writes), false) = (turn.writes_in_place(), state.stale.is_empty()) {
+            let stale = &mut state.stale;
+            match writes.offsets(self.base()) {
+                None => stale
+                    .values_mut()
+                    .for_each(mirror::PageSet::insert_everything),
+                Some(ranges) => ranges.for_each(|range| {
+                    stale.values_mut().for_each(|pages| pages.insert(&range));
+                }),
+            }
         }
         if !outcomes.is_empty() {
             // Now and then, so that a long batch does not look at all outcomes each time.

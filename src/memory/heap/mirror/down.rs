@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::policy::Look;
 use super::{Mirror, PAGE, PageSet, Shadow, Table, word_range};
 use crate::device::wait::{Waits, lock};
 use crate::memory::heap::{HeapError, HeapShared};
@@ -14,6 +15,15 @@ pub(super) const FEW: u64 = 64;
 struct Moved {
     downloaded: u64,
     searched: u64,
+}
+
+impl Moved {
+    fn look(&self) -> Look {
+        Look {
+            moved: self.downloaded,
+            searched: self.searched,
+        }
+    }
 }
 
 impl HeapShared {
@@ -33,6 +43,10 @@ impl HeapShared {
         };
         match self.download(id, mirror, &table.written, &waits).await {
             Ok(moved) => {
+                if let Some(device) = mirror.owner.upgrade() {
+                    let is_changed = !table.written.is_empty();
+                    self.looked(&device, is_changed.then_some(moved.look()));
+                }
                 self.mirrors.count(|statistics| {
                     statistics.downloaded += moved.downloaded;
                     statistics.searched += moved.searched;

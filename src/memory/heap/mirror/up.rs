@@ -22,15 +22,15 @@ struct Wanted {
 }
 
 impl HeapShared {
-    /// Sends the missing parts to the device.
+    /// Sends the missing parts to the device. The answer is how many bytes these were.
     pub(super) fn bring_up(
         &self,
         table: &mut Table,
         device: &DeviceShared,
-    ) -> Result<(), HeapError> {
+    ) -> Result<u64, HeapError> {
         let in_step = table.ahead.is_none();
         let Some(mirror) = table.by_device.get_mut(&device.id) else {
-            return Ok(());
+            return Ok(0);
         };
         let wanted = {
             let mut state = lock(&self.state);
@@ -50,7 +50,7 @@ impl HeapShared {
                     statistics.uploaded += uploaded;
                     statistics.searched += searched;
                 });
-                Ok(())
+                Ok(uploaded)
             }
             Err(error) => {
                 // Nothing of it is known to be there.
@@ -103,6 +103,8 @@ impl HeapShared {
         let is_known = !matches!(mirror.shadow, Shadow::Unknown);
         if wanted.pages.is_everything() {
             match &mirror.shadow {
+                // A device that works in place at times is sent everything then.
+                Shadow::Unknown if self.may_choose(device) => {}
                 // The second time, at least: devices with the heap in place work beside this one.
                 Shadow::Unknown => mirror.shadow = kept(mirror.buffers.covered),
                 Shadow::Zeros | Shadow::Kept(_) => searched = mirror.buffers.covered,
