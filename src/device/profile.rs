@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::completion_hook::CompletionHook;
-use super::status::{Mirror, PendingMirror};
+use super::status::{Mirror, PendingMirror, Reading};
 use super::submissions::Submissions;
 use crate::error_text::debug_by_text;
 
@@ -115,7 +115,19 @@ impl TimingSlot {
     /// The two timestamps, whose batch has ended, as times of the device's clock; `None` for missing timestamps.
     pub(crate) fn times(&self, submissions: &Submissions) -> Option<(Duration, Duration)> {
         let mirror = self.ticks.get()?;
-        let words = mirror.wait(submissions)?;
+        self.times_in(&mirror.wait(submissions)?)
+    }
+
+    /// As [`Self::times`], without a wait: `Some(None)` for timestamps that are on their way.
+    pub(crate) fn times_now(&self) -> Option<Option<(Duration, Duration)>> {
+        match self.ticks.get()?.words() {
+            Reading::There(words) => self.times_in(&words).map(Some),
+            Reading::Pending => Some(None),
+            Reading::Gone => None,
+        }
+    }
+
+    fn times_in(&self, words: &[u32]) -> Option<(Duration, Duration)> {
         let tick = |at: usize| {
             let [low, high] = [*words.get(2 * at)?, *words.get(2 * at + 1)?];
             Some(u64::from(low) | u64::from(high) << 32)

@@ -40,7 +40,7 @@ pub(crate) struct MemoryExtension {
     staging: staging::Staging,
     device_memory: heap::device_memory::DeviceMemory,
     /// Where the device uses the shared heap, if it chooses.
-    heap_policy: std::sync::Mutex<heap::Policy>,
+    heap_choice: heap::Choice,
     /// Memory of context buffers on the device.
     buffers: std::sync::Mutex<buffers::BufferMemory>,
     /// The memory shared by small buffers.

@@ -1,4 +1,5 @@
-//! Timing: a profiled launch runs between two timestamps.
+//! Timing: a profiled launch runs between two timestamps. So does, now and then, a launch that uses the heap on a device that
+//! chooses where it does.
 
 use std::sync::Arc;
 
@@ -7,13 +8,20 @@ use crate::device::profile::TimingSlot;
 use crate::device::queue::Recorder;
 use crate::device::{Aspect, ProfilingError};
 use crate::launch::{Launch, LaunchError};
+use crate::memory::heap::Measure;
 
 /// Whether the launch is measured.
 pub(in crate::launch) type Setting = bool;
 
-/// The timestamps of a submission, once recorded.
-#[derive(Default)]
-pub(in crate::launch) struct Timing(Option<TimingSlot>);
+/// The timestamps of a submission.
+pub(in crate::launch) struct Timing {
+    /// The timestamps, once recorded.
+    slot: Option<TimingSlot>,
+    /// The program asks for the time.
+    is_profiled: bool,
+    /// The heap does.
+    measure: Option<Measure>,
+}
 
 impl<'s> Part<'s> for Timing {
     const RANK: Rank = Rank::Queue;
@@ -32,24 +40,34 @@ impl<'s> Part<'s> for Timing {
     fn acquire(
         launch: &mut Launch,
         _ground: &'s Ground,
-        _earlier: &Parts<'s>,
+        earlier: &Parts<'s>,
     ) -> Result<Option<Self>, Stop> {
-        Ok(launch.settings.timing.then(Self::default))
+        let is_profiled = launch.settings.timing;
+        let measure = earlier.heap.as_ref().and_then(|heap| heap.turn.measure());
+        Ok((is_profiled || measure.is_some()).then_some(Self {
+            slot: None,
+            is_profiled,
+            measure,
+        }))
     }
 
     fn before(&mut self, _to: &Submission<'_>, queue: &mut Recorder<'_>) {
-        self.0 = Some(queue.begin_timed());
+        self.slot = Some(queue.begin_timed());
     }
 
     fn after(&mut self, _to: &Submission<'_>, queue: &mut Recorder<'_>) -> Result<(), LaunchError> {
-        if let Some(slot) = &self.0 {
+        if let Some(slot) = &self.slot {
             queue.end_timed(slot);
         }
         Ok(())
     }
 
-    fn recorded(&mut self, _to: &Submission<'_>, ending: &mut Ending) {
-        if let Some(slot) = self.0.take() {
+    fn recorded(&mut self, to: &Submission<'_>, ending: &mut Ending) {
+        let Some(slot) = self.slot.take() else { return };
+        if let Some(measure) = self.measure {
+            measure.recorded(to.device, &slot, &ending.batch);
+        }
+        if self.is_profiled {
             ending.hooks.push(Arc::new(slot));
         }
     }

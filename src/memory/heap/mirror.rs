@@ -34,6 +34,7 @@
 mod buffers;
 mod choice;
 mod down;
+mod measure;
 mod pages;
 mod policy;
 mod ranges;
@@ -41,6 +42,8 @@ mod search;
 mod shrink;
 #[cfg(test)]
 mod tests;
+#[cfg(all(test, not(web)))]
+mod tests_choice;
 mod turn;
 mod up;
 
@@ -60,8 +63,9 @@ use crate::device::wait::{Waits, lock};
 use crate::device::{Aspect, DeviceShared, HeapPlacement};
 use buffers::MirrorBuffers;
 
+pub(crate) use measure::{Choice, Measure};
 pub(super) use pages::PageSet;
-pub(crate) use policy::{Place, Policy};
+pub(super) use policy::Place;
 pub(super) use ranges::RangeSet;
 pub(crate) use turn::{Task, Turn, Work, Writes};
 

@@ -67,7 +67,7 @@ use allocate::zero;
 use block::Block;
 pub(crate) use devices::{DeviceView, segment_bytes};
 use memory::{LiveMemory, Memory};
-pub(crate) use mirror::{Policy, Task, Turn, Work, Writes};
+pub(crate) use mirror::{Choice, Measure, Task, Turn, Work, Writes};
 pub(crate) use size::{ContextHeap, heap_of, known_heap};
 use state::{Hold, InFlight, State};
 

@@ -19,6 +19,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::measure;
 use super::policy::{Look, Missing, Place, Policy};
 use super::turn::{Taken, Task, Turn, Work};
 use super::{
@@ -49,7 +50,7 @@ impl HeapShared {
         work: impl FnOnce(&mut Policy) -> R,
     ) -> R {
         let extension = device.memory_extension.get::<MemoryExtension>();
-        work(&mut lock(&extension.heap_policy))
+        work(&mut lock(&extension.heap_choice.policy))
     }
 
     /// The turn of a device that chooses, on its mirror; or what to go on with in place.
@@ -77,6 +78,7 @@ impl HeapShared {
             let missing = state.missing(device.id);
             (state.committed, missing)
         };
+        measure::collect(device);
         self.with_policy(device, |policy| {
             if let Work::Launch {
                 kernel,

@@ -40,12 +40,14 @@ const SEARCH: u64 = 800;
 const ROUND_TRIP: u64 = 100_000;
 /// Nanoseconds for making a copy: its buffers and the pipeline of the search.
 const SETUP: u64 = 1_000_000;
+/// One of so many launches of a kernel is measured, once its time is known.
+pub(super) const EVERY: u64 = 64;
 /// Kernels whose times are remembered.
 const KERNELS: usize = 1024;
 
 /// Where the kernels of a device work on the heap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Place {
+pub(in crate::memory::heap) enum Place {
     /// In the host's memory.
     #[default]
     Host,
@@ -53,11 +55,28 @@ pub(crate) enum Place {
     Copy,
 }
 
-/// The times of a kernel's last measured launch in each place, in nanoseconds.
+/// The last measured launches of a kernel.
 #[derive(Debug, Clone, Copy, Default)]
 struct Times {
-    host: Option<u64>,
-    copy: Option<u64>,
+    host: Option<Time>,
+    copy: Option<Time>,
+    launches: u64,
+}
+
+/// A measured launch.
+#[derive(Debug, Clone, Copy)]
+struct Time {
+    nanoseconds: u64,
+    invocations: u64,
+}
+
+impl Time {
+    /// The time of a launch with so many invocations.
+    fn of(self, invocations: u64) -> u64 {
+        let scaled = u128::from(self.nanoseconds) * u128::from(invocations.max(1))
+            / u128::from(self.invocations.max(1));
+        u64::try_from(scaled).unwrap_or(u64::MAX)
+    }
 }
 
 /// What the device would have to be sent.
@@ -95,7 +114,7 @@ pub(in crate::memory::heap) struct Look {
 
 /// What is known about one device.
 #[derive(Debug, Default)]
-pub(crate) struct Policy {
+pub(in crate::memory::heap) struct Policy {
     place: Place,
     balance: u64,
     /// Launches since the last look.
@@ -144,8 +163,9 @@ impl Policy {
     fn saving(&self, kernel: u64, invocations: u64) -> u64 {
         let times = self.kernels.get(&kernel).copied().unwrap_or_default();
         let guess = invocations.saturating_mul(INVOCATION_BYTES) / BUS;
-        let host = times.host.unwrap_or(guess);
-        host.saturating_sub(times.copy.unwrap_or(0))
+        let [host, copy] =
+            [times.host, times.copy].map(|time| time.map(|time| time.of(invocations)));
+        host.unwrap_or(guess).saturating_sub(copy.unwrap_or(0))
     }
 
     /// Where the next launch, or a transfer, should work.
@@ -200,20 +220,40 @@ impl Policy {
         self.balance = self.balance.saturating_sub(cost);
     }
 
+    fn times(&mut self, kernel: u64) -> &mut Times {
+        if self.kernels.len() >= KERNELS && !self.kernels.contains_key(&kernel) {
+            self.kernels.clear();
+        }
+        self.kernels.entry(kernel).or_default()
+    }
+
+    /// Whether the next launch of the kernel is to be measured in this place.
+    pub(in crate::memory::heap) fn is_due(&mut self, kernel: u64, place: Place) -> bool {
+        let times = self.times(kernel);
+        times.launches += 1;
+        let known = match place {
+            Place::Host => times.host,
+            Place::Copy => times.copy,
+        };
+        known.is_none() || times.launches.is_multiple_of(EVERY)
+    }
+
     /// A launch of the kernel took so many nanoseconds.
     pub(in crate::memory::heap) fn measured(
         &mut self,
         kernel: u64,
         place: Place,
         nanoseconds: u64,
+        invocations: u64,
     ) {
-        if self.kernels.len() >= KERNELS && !self.kernels.contains_key(&kernel) {
-            self.kernels.clear();
-        }
-        let times = self.kernels.entry(kernel).or_default();
+        let time = Time {
+            nanoseconds,
+            invocations,
+        };
+        let times = self.times(kernel);
         match place {
-            Place::Host => times.host = Some(nanoseconds),
-            Place::Copy => times.copy = Some(nanoseconds),
+            Place::Host => times.host = Some(time),
+            Place::Copy => times.copy = Some(time),
         }
     }
 }

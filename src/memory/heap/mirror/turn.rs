@@ -5,6 +5,7 @@ use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
 
 use smallvec::SmallVec;
 
+use super::measure::Measure;
 use super::policy::Place;
 use super::{DeviceView, HeapError, HeapShared, InFlight, MOST_BYTES, TURN, Table};
 use crate::device::DeviceShared;
@@ -49,6 +50,7 @@ pub(crate) struct Turn<'h> {
     table: Taken<'h>,
     place: Place,
     writes: Writes,
+    measure: Option<Measure>,
     _held: Held,
 }
 
@@ -70,6 +72,7 @@ impl<'h> Turn<'h> {
             table: Taken::Alone(table),
             place: Place::Copy,
             writes,
+            measure: None,
             _held: held,
         }
     }
@@ -80,13 +83,14 @@ impl<'h> Turn<'h> {
             table,
             place: Place::Host,
             writes: Writes::Ranges(SmallVec::new()),
+            measure: None,
             _held: held,
         }
     }
 
-    /// Where the device works in this turn.
-    pub(crate) fn place(&self) -> Place {
-        self.place
+    /// How the launch is to be measured, if it is.
+    pub(crate) fn measure(&self) -> Option<Measure> {
+        self.measure
     }
 
     /// What the command may write of the host's memory itself.
@@ -129,11 +133,23 @@ impl HeapShared {
             self.show(&mut table, device, &task.writes)?;
             return Ok(Turn::on_mirror(table, task.writes.clone(), held));
         }
+        let mut measure = None;
         if self.may_choose(device) {
+            let measured = |place| match task.work {
+                Work::Launch {
+                    kernel,
+                    invocations,
+                } => Measure::of(device, kernel, invocations, place),
+                _ => None,
+            };
             held = match self.turn_by_choice(device, task, held)? {
-                Ok(turn) => return Ok(turn),
+                Ok(mut turn) => {
+                    turn.measure = measured(Place::Copy);
+                    return Ok(turn);
+                }
                 Err(held) => held,
             };
+            measure = measured(Place::Host);
         }
         let table = self.table_together(TURN)?;
         let table = match table.ahead {
@@ -150,6 +166,7 @@ impl HeapShared {
             table,
             place: Place::Host,
             writes: task.writes.clone(),
+            measure,
             _held: held,
         })
     }

@@ -101,9 +101,9 @@ fn losses_as_large_as_the_price_bring_the_heap_back() {
 #[test]
 fn a_kernel_that_a_copy_does_not_help_is_not_moved_again() {
     let mut policy = Policy::default();
-    policy.measured(1, Place::Host, 5_000_000);
+    policy.measured(1, Place::Host, 5_000_000, 64);
     while launch(&mut policy, 64, new(MIB)) == Place::Host {}
-    policy.measured(1, Place::Copy, 5_000_000);
+    policy.measured(1, Place::Copy, 5_000_000, 64);
     policy.looked(Some(Look {
         moved: 64 * MIB,
         searched: MIB,
@@ -113,7 +113,7 @@ fn a_kernel_that_a_copy_does_not_help_is_not_moved_again() {
         assert_eq!(launch(&mut policy, 64, missing(MIB)), Place::Host);
     }
     // Another kernel is another matter.
-    policy.measured(2, Place::Host, 5_000_000);
+    policy.measured(2, Place::Host, 5_000_000, 64);
     policy.launched(2, 64);
     assert_eq!(policy.choose(missing(MIB)), Place::Copy);
 }
@@ -160,9 +160,26 @@ fn a_heap_without_room_for_its_copy_is_not_tried_again_at_that_size() {
 fn kernels_are_not_remembered_without_end() {
     let mut policy = Policy::default();
     for kernel in 0..3 * KERNELS as u64 {
-        policy.measured(kernel, Place::Host, 1);
+        policy.measured(kernel, Place::Host, 1, 1);
         assert!(policy.kernels.len() <= KERNELS);
     }
+}
+
+#[test]
+fn a_kernel_is_measured_first_and_now_and_then_and_by_its_invocations() {
+    let mut policy = Policy::default();
+    assert!(policy.is_due(1, Place::Host) && policy.is_due(1, Place::Host));
+    policy.measured(1, Place::Host, 1000, 10);
+    assert!(!policy.is_due(1, Place::Host) && policy.is_due(1, Place::Copy));
+    policy.measured(1, Place::Copy, 100, 10);
+    let due = (0..10 * EVERY).filter(|_| policy.is_due(1, Place::Host));
+    assert_eq!(due.count(), 10);
+    assert_eq!(policy.saving(1, 10), 900);
+    assert_eq!(policy.saving(1, 1000), 90_000);
+    // Known to the device alone.
+    policy.measured(2, Place::Host, 777, 0);
+    assert_eq!(policy.saving(2, 0), 777);
+    assert!(policy.saving(1, u64::MAX / 1000) > u64::MAX / 100);
 }
 
 /// What happens to a heap.
@@ -224,9 +241,9 @@ impl Machine {
             Event::Launch { host, copy, writes } => {
                 let missing = self.missing();
                 if let Some(policy) = &mut self.policy {
-                    policy.measured(7, Place::Host, host);
-                    policy.measured(7, Place::Copy, copy);
-                    policy.launched(7, 0);
+                    policy.measured(7, Place::Host, host, 64);
+                    policy.measured(7, Place::Copy, copy, 64);
+                    policy.launched(7, 64);
                     self.place = policy.choose(missing);
                     match self.place {
                         Place::Copy => policy.entered(missing.bytes),
