@@ -1,7 +1,8 @@
-//! What the place of the shared heap costs, on every adapter of the machine: in place, in the host's memory, and with a copy in
-//! the device's own ([`HeapPlacement`]).
+//! What the place of the shared heap costs, on every adapter of the machine: in place, in the host's memory, with a copy in
+//! the device's own, and where the device likes (`_auto`, [`HeapPlacement`]).
 //!
-//! - `copy_*`: a kernel that copies through pointers, against the same kernel over typed buffers of the device.
+//! - `copy_*`: a kernel that copies through pointers, against the same kernel over typed buffers of the device; `copy_auto` once
+//!   a device that chooses has moved.
 //! - `launches_device`: launches that follow pointers, with no access of the host in between, against the same in place.
 //! - `touch_*`: the host writes 4 KiB of a heap with 240 MiB in use, a kernel changes them, the host reads them; against
 //!   hand-written wgpu with a buffer of 4 KiB. `touch_argument_*`: the same, with the bytes as an argument of the launch.
@@ -21,6 +22,9 @@ use support::{Error, Raw, ours, pairs, row, word};
 
 /// Pairs measured for each row.
 const PAIRS: usize = 11;
+
+/// The most rounds until a device that chooses has moved.
+const WARM_UP: usize = 100;
 
 /// Words that host and kernel change in turn.
 const WORDS: usize = 1024;
@@ -78,26 +82,29 @@ fn main() -> Result<(), Error> {
             add("copy_in_place", limit, side.copies(is_software)?);
         }
         add("copy_device", 1.11, on_device.copies(is_software)?);
-        let block = [in_place.as_ref(), Some(&on_device)]
+        let auto = open(&adapter, HeapPlacement::Auto)?;
+        add("copy_auto", 1.11, auto.copies(is_software)?);
+        drop(auto);
+        // Without the history of the other rows.
+        let auto = open(&adapter, HeapPlacement::Auto)?;
+        let block = [in_place.as_ref(), Some(&on_device), Some(&auto)]
             .into_iter()
             .flatten()
             .map(|side| side.fill().map(|words| (side, words)))
             .collect::<Result<Vec<_>, Error>>()?;
-        if let [(here, at), (there, at_copy)] = block[..] {
+        if let [(here, at), (there, at_copy), _] = block[..] {
             let ratios = pairs(PAIRS, || there.launches(at_copy), || here.launches(at))?;
             add("launches_device", 1.1, ratios);
         }
         for (side, words) in &block {
-            let label = match std::ptr::eq(*side, &on_device) {
-                true => "device",
-                false => "in_place",
+            let label = match side.device.capabilities().heap_placement {
+                HeapPlacement::Device => "device",
+                HeapPlacement::InPlace => "in_place",
+                _ => "auto",
             };
+            let searches = side.heap.residence(&side.device) == HeapPlacement::Device;
             // Software adapters search the copy with the host's processors.
-            let limit = if is_software && label == "device" {
-                2000.0
-            } else {
-                5.0
-            };
+            let limit = if is_software && searches { 2000.0 } else { 5.0 };
             let (by_pointer, by_argument) = side.touches(*words)?;
             add(&format!("touch_{label}"), limit, by_pointer);
             add(&format!("touch_argument_{label}"), limit, by_argument);
@@ -173,6 +180,21 @@ impl Side {
             }
             Ok(launch.submit()?.wait()?)
         };
+        // A device that chooses moves when nothing is under way, and never where all memory is one.
+        let chooses = self.device.capabilities().heap_placement == HeapPlacement::Auto;
+        let mut rounds = 0;
+        while chooses
+            && !self.device.capabilities().unified_memory
+            && self.heap.residence(&self.device) == HeapPlacement::InPlace
+            && rounds < WARM_UP
+        {
+            run(&mut behind)?;
+            rounds += 1;
+        }
+        if chooses {
+            let residence = self.heap.residence(&self.device);
+            eprintln!("auto: {residence:?} after {rounds} rounds");
+        }
         let [mut ours_fastest, mut typed_fastest] = [f64::MAX; 2];
         let ratios = pairs(
             PAIRS,

@@ -29,6 +29,14 @@ pub enum HostAccessPolicy {
 pub enum HeapPlacement {
     /// Decided by the runtime, which refuses nothing for the sake of speed: [`HeapPlacement::InPlace`] where that can be had,
     /// and else a copy.
+    ///
+    /// A device with memory of its own that can use the host's in place has both, and each launch takes one of them
+    /// ([`SharedHeap::residence`](crate::heap::SharedHeap::residence)): it begins in place, moves to the copy once launches have
+    /// lost as much time to the bus as sending the heap takes, and goes back once accesses of the host in between have cost as
+    /// much. Launches that need the host's memory have it: those beside an [`AtomicView`](crate::heap::AtomicView) or a block of
+    /// a [`HeapAllocator`](crate::heap::HeapAllocator), those that call functions, and those with live words. A device moves only
+    /// when no command that uses the heap is under way. [`SharedHeap::advise`](crate::heap::SharedHeap::advise) and
+    /// [`Device::heap_prefetch`](crate::Device::heap_prefetch) tell it what is to come.
     #[default]
     Auto,
     /// The device uses the host's memory. Nothing is copied, and host and running kernels may use the same words
@@ -68,6 +76,20 @@ pub enum HeapSizeError {
         /// The most that a heap has, in bytes.
         limit: u64,
     },
+    /// An adaptive heap would begin larger than it may become.
+    #[error(
+        "a shared heap that starts with {start} bytes and has at most {bound}: give it a smaller start or a larger bound"
+    )]
+    Start {
+        /// Bytes to start with.
+        start: u64,
+        /// The most that this heap has, in bytes.
+        bound: u64,
+    },
 }
 
-debug_by_text!(HeapSizeError { Fraction, Bytes });
+debug_by_text!(HeapSizeError {
+    Fraction,
+    Bytes,
+    Start
+});

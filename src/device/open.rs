@@ -44,7 +44,7 @@ pub struct DeviceOptions {
     /// [`SharedHeap::tier`](crate::SharedHeap::tier).
     pub import_host_memory: bool,
     /// Where the device keeps the context's shared heap (default: [`HeapPlacement::Auto`]). On a card with memory of its own,
-    /// [`HeapPlacement::Device`] has kernels follow pointers at the speed of that memory.
+    /// [`HeapPlacement::Device`] has kernels follow pointers at the speed of that memory from the first launch on.
     pub heap_placement: HeapPlacement,
     /// Commands gathered in a submission before the submission is sent without a wait (default: 128; at least 1). A
     /// device works on one submission while the next is recorded: fewer commands keep it busy sooner, more cost less

@@ -251,7 +251,9 @@ impl Capabilities {
         let mut why = self.explain(Aspect::HostImport);
         if self.has(Aspect::HostImport) {
             if !self.unified_memory && self.heap_placement == HeapPlacement::Auto {
-                why = format!("{why}; kernels reach it across the bus, unless {FASTER}");
+                why = format!(
+                    "{why}; kernels reach it across the bus, until launches have paid for a copy, or unless {FASTER}"
+                );
             }
             return (Tier::FineGrained, why);
         }

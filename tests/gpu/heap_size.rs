@@ -82,6 +82,7 @@ fn launches_contract_an_adaptive_heap(f: &Fixture) {
         let size = HeapSize::Adaptive {
             bound: HeapBound::Bytes(256 * MIB),
             contract_after: Duration::ZERO,
+            start: 0,
         };
         let mut options = DeviceOptions::default();
         options.live_memory = live;
@@ -107,6 +108,7 @@ fn an_adaptive_heap_ends_at_its_bound(f: &Fixture) {
     let size = HeapSize::Adaptive {
         bound: HeapBound::Bytes(48 * MIB),
         contract_after: Duration::from_secs(3600),
+        start: 0,
     };
     let (context, device) = with(f, size, DeviceOptions::default());
     let heap = context.heap().unwrap();
@@ -133,8 +135,11 @@ fn an_adaptive_heap_ends_at_its_bound(f: &Fixture) {
 fn one_argument_lies_in_one_binding(f: &Fixture) {
     let (context, device) = with(f, HeapSize::Bytes(400 * MIB), DeviceOptions::default());
     let heap = context.heap().unwrap();
-    // The largest allocation is exactly what every device can bind, and is bound as a whole.
-    let len = 128 << 18;
+    // The largest allocation is exactly what the device can bind, and is bound as a whole; or more than usual.
+    let binds = u64::from(device.capabilities().storage_binding_bytes);
+    let binds = (1 << binds.ilog2()).min(512 * MIB);
+    let most = binds.min(400 * MIB - (64 << 10));
+    let len = (most.min(136 * MIB) / 4) as usize;
     let data = heap.alloc_zeroed::<u32>(len).unwrap();
     increment(&kernel(&device), data, len as u32)
         .wait()
@@ -143,8 +148,8 @@ fn one_argument_lies_in_one_binding(f: &Fixture) {
     let seen = host.slice(data, len).unwrap();
     assert!(seen.iter().all(|&x| x == 1));
     drop(host);
-    match heap.alloc_zeroed::<u32>(len + 1).unwrap_err() {
-        HeapError::TooLarge { limit, .. } => assert_eq!(limit, 128 * MIB),
+    match heap.alloc_bytes(most + 1, 16).unwrap_err() {
+        HeapError::TooLarge { limit, .. } => assert_eq!(limit, most),
         other => panic!("{other}"),
     }
     // Two allocations are two arguments, however they lie.

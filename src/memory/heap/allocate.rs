@@ -193,14 +193,18 @@ impl HeapShared {
     /// Allocations must not cross the segments in which devices bind the heap, and never cross blocks of the
     /// region: each segment is a block.
     fn lay_out(&self, state: &mut State, bytes: u64, align: u64) -> Result<(), HeapError> {
-        if bytes > self.largest(state.bound, state.part, align) {
+        if bytes > self.largest(state.bound, state.widest(), align) {
             return Err(self.too_large(state, bytes, align));
         }
         if state.laid_out >= state.bound {
             return Err(self.out_of_memory(state, bytes));
         }
         let start = state.laid_out.max(GUARD_BYTES);
-        let end = (start / state.part + 1) * state.part;
+        let end = match bytes > self.largest(state.bound, state.part, align) {
+            true => state.wide_end(start.next_multiple_of(align), bytes),
+            false => None,
+        };
+        let end = end.unwrap_or((start / state.part + 1) * state.part);
         let end = end.min(state.bound);
         state
             .region
@@ -226,7 +230,7 @@ impl HeapShared {
     }
 
     fn too_large(&self, state: &State, bytes: u64, align: u64) -> HeapError {
-        let part = state.part;
+        let part = state.widest();
         let limit = self.largest(state.bound, part, align);
         // Whether the alignment is the obstacle, or the bound, or the segments.
         let instead = if align > self.memory.alignment() {
@@ -243,10 +247,13 @@ impl HeapShared {
             "a device of the context binds less than 128 MiB at once, and an allocation lies in one of its \
              segments; allocate it in parts, use a device buffer, or raise \
              DeviceOptions::storage_binding_bytes if that was lowered"
-        } else {
+        } else if part == SEGMENT_BYTES {
             "devices bind a heap in segments of 128 MiB, and a kernel chooses the segment once for each \
              pointer that it follows, so that an allocation lies in one; allocate it in parts, or use a \
              device buffer"
+        } else {
+            "an allocation lies in one segment, which is what every device of the context binds at once \
+             (max_storage_buffer_binding_size, and 512 MiB in any case); allocate it in parts, or use a device buffer"
         };
         HeapError::TooLarge {
             bytes,
@@ -262,6 +269,16 @@ impl HeapShared {
             in_use: stats.in_use,
             bound: state.bound,
             largest_free: stats.largest_free,
+            instead: if state.bound - stats.in_use.min(state.bound) >= bytes {
+                "so much is free, but in no one gap: allocate it in parts, or free what lies between the gaps"
+            } else if state.bound >= MOST_BYTES {
+                "free something, or use device buffers besides: no heap is larger"
+            } else {
+                match self.memory.fixed() {
+                    None => "free something, or give the context a larger HeapSize",
+                    Some(_) => self.memory.limit(),
+                }
+            },
         }
     }
 
@@ -273,9 +290,11 @@ impl HeapShared {
             return Ok(());
         }
         let exact = end.next_multiple_of(GUARD_BYTES);
-        let ample = (old + old.max(end - old)).max(FIRST_BYTES);
+        let start = self.size.start();
+        let ample = (old + old.max(end - old)).max(start);
         let ample = match state.part < FIRST_BYTES {
             // Each segment costs kernels a binding.
+            true if start > FIRST_BYTES => end.max(start).next_multiple_of(state.part),
             true => end.next_multiple_of(state.part),
             false => ample.next_multiple_of(GUARD_BYTES).max(exact),
         };
@@ -300,6 +319,22 @@ impl HeapShared {
         let mut state = lock(&self.state);
         self.back(&mut state, 1)?;
         Ok(state.committed)
+    }
+}
+
+impl State {
+    /// Bytes of the widest segment for an allocation.
+    fn widest(&self) -> u64 {
+        self.widest.unwrap_or(SEGMENT_BYTES).max(self.part)
+    }
+
+    /// The end of a segment for an allocation from `first` on that the usual segments are too small for, if one can begin
+    /// there. It ends where a usual one may begin.
+    fn wide_end(&self, first: u64, bytes: u64) -> Option<u64> {
+        let widest = self.widest();
+        let end = (first / widest + 1) * widest;
+        let needed = first + bytes;
+        (needed <= end.min(self.bound)).then(|| needed.next_multiple_of(self.part).min(end))
     }
 }
 

@@ -278,6 +278,7 @@ impl DeviceMemory {
                         in_use: stats.in_use,
                         bound: most as u64 * step,
                         largest_free: stats.largest_free,
+                        instead: "free something, or use the shared heap or a device buffer",
                     }
                 };
                 if state.buffers.len() >= most {

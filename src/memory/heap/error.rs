@@ -31,8 +31,7 @@ pub enum HeapError {
     },
     /// There is no room now: the heap has reached its bound, and no gap is large enough.
     #[error(
-        "no room for {bytes} bytes now: {in_use} of {bound} are in use and the largest gap is \
-         {largest_free}; free something, or give the context a larger HeapSize"
+        "no room for {bytes} bytes now: {in_use} of {bound} are in use and the largest gap is {largest_free}; {instead}"
     )]
     OutOfMemory {
         /// Bytes that were asked for.
@@ -43,6 +42,8 @@ pub enum HeapError {
         bound: u64,
         /// Bytes of the largest gap.
         largest_free: u64,
+        /// The remedy.
+        instead: &'static str,
     },
     /// The system has no memory to put behind the heap, although its bound is not reached.
     #[error("the heap cannot grow: {0}")]

@@ -1,5 +1,5 @@
-//! Devices that do not use the host's memory in place, because they cannot or were told not to ([`HeapPlacement`]): each
-//! keeps a copy of the heap, a *mirror*.
+//! Devices that do not use the host's memory in place, because they cannot, were told not to, or are better off
+//! ([`HeapPlacement`]): each keeps a copy of the heap, a *mirror*.
 //!
 //! Kernels on such a device see the mirror under the same addresses, so nothing else is different for them. The host's
 //! changes go up before a launch using the heap ([`up`]); the kernels' changes come down before another look: by the host,
@@ -26,6 +26,8 @@
 //! Memory changed by the host at any time and without asking, behind an [`AtomicView`](super::AtomicView) or a
 //! [`HeapAllocator`](super::HeapAllocator), cannot be followed in this way: while there is some, launches using the
 //! heap on devices with mirrors are refused.
+//!
+//! A card that imports the heap besides has the choice at each launch ([`choice`], [`policy`], [`measure`]).
 //!
 //! A heap giving memory back has its mirrors give back as much ([`shrink`]).
 //!

@@ -40,6 +40,8 @@ mod tests;
 #[cfg(all(test, target_os = "linux", feature = "vulkan"))]
 mod tests_drop;
 #[cfg(test)]
+mod tests_limits;
+#[cfg(test)]
 mod tests_size;
 mod transfer;
 mod trim;
@@ -76,7 +78,7 @@ use state::{Hold, InFlight, State};
 pub(crate) const GUARD_BYTES: u64 = 64 << 10;
 /// The first part of the heap backed by memory; doubled when full.
 const FIRST_BYTES: u64 = 16 << 20;
-/// The smallest segment in which a device binds the heap: the storage binding that WebGPU guarantees.
+/// The usual segment of a heap: the storage binding that WebGPU guarantees.
 const SEGMENT_BYTES: u64 = 128 << 20;
 /// The largest alignment that WebGPU allows an adapter to ask of a binding's offset.
 const BINDABLE: u64 = 256;
@@ -159,6 +161,7 @@ impl SharedHeap {
             );
         }
         let bound = wanted.min(window.size());
+        size.check_start(bound)?;
         Ok(Self::over(Memory::Window(window), size, bound, clock))
     }
 
@@ -168,6 +171,7 @@ impl SharedHeap {
         let live = LiveMemory::new(device, size.bound(working_set))?;
         let memory = Memory::Live(live);
         let bound = memory.fixed().unwrap_or(0);
+        size.check_start(bound)?;
         Ok(Self::over(memory, size, bound, Box::new(Instant::now)))
     }
 
@@ -175,6 +179,7 @@ impl SharedHeap {
     pub(super) fn in_block(size: HeapSize, working_set: u64) -> Result<Self, HeapError> {
         size.check()?;
         let bound = size.bound(working_set);
+        size.check_start(bound)?;
         let memory = Memory::Block(Block::new(bound)?);
         Ok(Self::over(memory, size, bound, Box::new(Instant::now)))
     }
@@ -189,6 +194,7 @@ impl SharedHeap {
                     region: Region::new(RegionOptions::default().with_lookup(true)),
                     bound,
                     part: SEGMENT_BYTES,
+                    widest: None,
                     laid_out: 0,
                     committed: 0,
                     backed: 0,
@@ -216,7 +222,8 @@ impl SharedHeap {
     }
 
     /// In which form the heap works on a device of its context: [`Tier::FineGrained`] where host and kernels
-    /// use the same memory, [`Tier::CoarseGrained`] where the device keeps a copy.
+    /// use the same memory, at least as long as anything needs that ([`SharedHeap::residence`]); [`Tier::CoarseGrained`] where
+    /// the device keeps a copy in any case.
     pub fn tier(&self, device: &Device) -> Tier {
         match self.shared.is_mirrored(&device.shared) {
             true => Tier::CoarseGrained,
@@ -270,7 +277,7 @@ impl SharedHeap {
 
     /// How the heap is used now: bytes in use, the largest gap, fragmentation, the peak. Gaps count with or without
     /// memory behind them ([`SharedHeap::committed`]); the capacity is that of the segments begun, of 128 MiB or the
-    /// devices' binding limit, if smaller.
+    /// devices' binding limit, if smaller, and of those that were made for larger allocations.
     pub fn statistics(&self) -> RegionStats {
         let mut state = lock(&self.shared.state);
         state.settle();

@@ -9,7 +9,9 @@
 //!
 //! # An allocation lies in one segment
 //!
-//! That limits an allocation to 128 MiB, what every adapter binds. Letting one straddle a boundary was considered: the
+//! That limits an allocation to what every device of the context binds at once, 512 MiB at most. Segments of 128 MiB, which
+//! every adapter binds, are laid out first, so that a device opened later can bind the heap, too; an allocation that fits none of
+//! them gets a wider one, and a later device that binds less is refused. Letting an allocation straddle a boundary was considered: the
 //! host would not mind, and a pointer's segment bits say where each *byte* is. But kernels choose the binding once for
 //! each pointer, not once for each access, and everything behind the pointer (members, elements at indices that only
 //! the kernel knows) is an offset in that binding. Choosing anew for each access cost 1.4 to 3.2 times as much in the
@@ -21,7 +23,7 @@
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-use super::{GUARD_BYTES, HeapError, HeapShared, MOST_BYTES, SharedHeap};
+use super::{FIRST_BYTES, GUARD_BYTES, HeapError, HeapShared, MOST_BYTES, SharedHeap};
 use crate::device::wait::lock;
 use crate::device::{Aspect, Capabilities, Device, DeviceShared, HeapPlacement, HeapSizeError};
 
@@ -57,6 +59,9 @@ pub enum HeapSize {
         bound: HeapBound,
         /// How long the heap must have been mostly free.
         contract_after: Duration,
+        /// Bytes with memory behind them from the first use on, which also stay when the heap contracts: a heap that is known to
+        /// become large does not grow by doubling, each step of which has devices import it anew. 16 MiB if less.
+        start: u64,
     },
 }
 
@@ -75,6 +80,25 @@ impl HeapSize {
         Self::Adaptive {
             bound: HeapBound::Fraction(0.75),
             contract_after: Duration::from_secs(10),
+            start: 0,
+        }
+    }
+
+    /// Bytes with memory behind them from the first use on.
+    pub(super) fn start(self) -> u64 {
+        match self {
+            Self::Adaptive { start, .. } => start.max(FIRST_BYTES),
+            Self::Default | Self::Fraction(_) | Self::Bytes(_) => FIRST_BYTES,
+        }
+    }
+
+    /// Refuses a start beyond the bound of the heap.
+    pub(super) fn check_start(self, bound: u64) -> Result<(), HeapSizeError> {
+        match self {
+            Self::Adaptive { start, .. } if start > bound => {
+                Err(HeapSizeError::Start { start, bound })
+            }
+            _ => Ok(()),
         }
     }
 
@@ -131,9 +155,10 @@ impl HeapSize {
 
 impl HeapShared {
     /// Keeps segments laid out from now on within at most that many bytes, a power of two.
-    fn keep_within(&self, bytes: u64) {
+    pub(super) fn keep_within(&self, bytes: u64) {
         let mut state = lock(&self.state);
         state.part = state.part.min(bytes);
+        state.widest = Some(state.widest.map_or(bytes, |widest| widest.min(bytes)));
     }
 
     /// A device with this working set has come to share the heap.
@@ -240,7 +265,9 @@ impl ContextHeap {
         };
         let heap = self.heap.get_or_init(|| {
             let heap = make()?;
-            heap.shared.keep_within(wishes.part.unwrap_or(u64::MAX));
+            if let Some(part) = wishes.part {
+                heap.shared.keep_within(part);
+            }
             Ok(heap)
         });
         heap.clone()

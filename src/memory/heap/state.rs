@@ -28,6 +28,8 @@ pub(super) struct State {
     /// Bytes of the segments for allocations, a power of two: the smallest binding of the heap among the context's
     /// devices.
     pub(super) part: u64,
+    /// The smallest binding itself, once a device is known: the most for an allocation that no such segment holds.
+    pub(super) widest: Option<u64>,
     /// Bytes from the start handed out by the region: whole segments, or up to the bound.
     pub(super) laid_out: u64,
     /// Bytes from the start backed by memory and seen by devices.

@@ -12,7 +12,7 @@ use crate::device::{Capabilities, Finding, HeapSizeError, ImportFinding};
 const MIB: u64 = 1 << 20;
 
 /// A heap whose clock the test sets, in milliseconds.
-fn with_clock(size: HeapSize) -> (SharedHeap, Arc<AtomicU64>) {
+pub(super) fn with_clock(size: HeapSize) -> (SharedHeap, Arc<AtomicU64>) {
     let (now, start) = (Arc::new(AtomicU64::new(0)), Instant::now());
     let clock = Arc::clone(&now);
     let clock = move || start + Duration::from_millis(clock.load(Ordering::Relaxed));
@@ -26,6 +26,7 @@ fn mostly_free() -> (SharedHeap, Arc<AtomicU64>, Ptr<u64>) {
     let (heap, now) = with_clock(HeapSize::Adaptive {
         bound: HeapBound::Bytes(256 * MIB),
         contract_after: Duration::from_secs(10),
+        start: 0,
     });
     let kept = heap.alloc(9u64).unwrap();
     let block = heap.alloc_bytes(60 * MIB, 16).unwrap();
@@ -136,6 +137,7 @@ fn the_bound_of_an_adaptive_heap_is_told_beyond_it() {
     let (heap, _) = with_clock(HeapSize::Adaptive {
         bound: HeapBound::Bytes(64 * MIB),
         contract_after: Duration::from_secs(10),
+        start: 0,
     });
     assert_eq!(heap.bound(), 64 * MIB);
     let held: Vec<_> = (0..3)
@@ -147,9 +149,11 @@ fn the_bound_of_an_adaptive_heap_is_told_beyond_it() {
             in_use,
             bound,
             largest_free,
+            instead,
         } => {
             assert_eq!((bytes, in_use, bound), (20 * MIB, 60 * MIB, 64 * MIB));
             assert!(largest_free < 4 * MIB);
+            assert!(instead.contains("larger HeapSize"), "{instead}");
         }
         other => panic!("{other}"),
     }
@@ -233,6 +237,7 @@ fn sizes_that_are_none_are_refused() {
     let adaptive = |bound| HeapSize::Adaptive {
         bound,
         contract_after: Duration::ZERO,
+        start: 0,
     };
     for none in [
         f64::NAN,

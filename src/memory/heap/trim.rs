@@ -10,7 +10,7 @@ use crate::device::submissions::Held;
 use crate::device::wait::lock;
 
 impl SharedHeap {
-    /// Gives the memory behind the last allocation back to the system, but for the first 16 MiB (or one segment), if no
+    /// Gives the memory behind the last allocation back to the system, but for what the heap starts with (16 MiB, or one segment), if no
     /// launch is in flight and the host has no access. Returns the bytes given back: 0 also where something still holds
     /// them, such as a [`Launch`](crate::Launch) with a pointer argument, and where another thread is about to launch or
     /// to move bytes of the heap; nothing is waited for. Addresses stay valid, and the heap grows again when necessary.
@@ -40,7 +40,7 @@ impl HeapShared {
             }
             let old = state.committed;
             let needed = state.region.last().map_or(0, |last| last.end());
-            let needed = needed.max(state.first_bytes());
+            let needed = needed.max(state.first_bytes(self.size.start()));
             let needed = needed.next_multiple_of(GUARD_BYTES);
             state.committed = old.min(needed);
             // Empty segments at the end would only tempt allocations away from the start. Blocks lie in a row, so only
@@ -116,7 +116,7 @@ impl HeapShared {
         {
             let mut state = lock(&self.state);
             state.settle();
-            if !state.is_roomy() {
+            if !state.is_roomy(self.size.start()) {
                 state.roomy_since = None;
                 return;
             }
@@ -137,13 +137,16 @@ impl HeapShared {
 }
 
 impl State {
-    /// The remaining part: the first part, or a segment if smaller.
-    fn first_bytes(&self) -> u64 {
-        FIRST_BYTES.min(self.part)
+    /// The remaining part of a heap that starts with so many bytes: these, or a segment if the usual start is larger.
+    fn first_bytes(&self, start: u64) -> u64 {
+        match start <= FIRST_BYTES {
+            true => start.min(self.part),
+            false => start.min(self.bound),
+        }
     }
 
     /// Three quarters of the heap are free, and there is something to give back.
-    fn is_roomy(&self) -> bool {
-        self.committed > self.first_bytes() && self.region.in_use() < self.committed / 4
+    fn is_roomy(&self, start: u64) -> bool {
+        self.committed > self.first_bytes(start) && self.region.in_use() < self.committed / 4
     }
 }

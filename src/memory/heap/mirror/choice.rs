@@ -126,25 +126,27 @@ impl HeapShared {
                 if table.ahead == Some(device.id) {
                     pollster::block_on(self.bring_down(&mut table, Waits::Blocks))?;
                 }
-                if let Some(mut mirror) = table.by_device.remove(&device.id) {
-                    // The device's memory goes, and bind groups with it.
-                    let _ = mirror.buffers.shrink(device, 0);
+                if let HeapError::Mirror { .. } = error {
+                    self.give_up(&mut table, device);
                 }
-                self.mirrors.take_stock(&table);
-                let mut state = lock(&self.state);
-                state.stale.remove(&device.id);
-                let committed = state.committed;
-                drop(state);
-                self.left(device, |policy| {
-                    let has_moved = policy.left();
-                    if let HeapError::Mirror { .. } = error {
-                        policy.refused(committed);
-                    }
-                    has_moved
-                });
                 Ok(Err(held))
             }
         }
+    }
+
+    /// Does without the device's mirror, for which there is no room.
+    fn give_up(&self, table: &mut Table, device: &Arc<DeviceShared>) {
+        if let Some(mut mirror) = table.by_device.remove(&device.id) {
+            // The device's memory goes, and bind groups with it.
+            let _ = mirror.buffers.shrink(device, 0);
+        }
+        self.mirrors.take_stock(table);
+        let committed = {
+            let mut state = lock(&self.state);
+            state.stale.remove(&device.id);
+            state.committed
+        };
+        self.with_policy(device, |policy| policy.refused(committed));
     }
 
     /// Has the device work in place from here on.

@@ -202,7 +202,6 @@ impl Policy {
     pub(in crate::memory::heap) fn refused(&mut self, bytes: u64) {
         self.refused = Some(bytes);
         self.is_awaited = false;
-        self.left();
     }
 
     /// Somebody else looks at the heap; without a cost where nothing was written.
