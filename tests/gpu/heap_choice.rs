@@ -1,8 +1,9 @@
 //! Devices that choose where they use the heap (`HeapPlacement::Auto` on a card with memory of its own, as which every adapter is
 //! opened here): what they choose, that it can be seen, and that nothing is refused for the sake of a copy.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
 use crate::cases;
@@ -27,6 +28,7 @@ cases![
     live_words_keep_their_launch_in_place,
     devices_of_every_kind_take_turns,
     a_launch_follows_its_arguments_from_place_to_place,
+    threads_share_a_device_that_chooses,
     random_histories_of_devices_that_choose,
 ];
 
@@ -416,6 +418,66 @@ fn a_launch_follows_its_arguments_from_place_to_place(f: &Fixture) {
         }
     }
     assert_eq!(heap.read(words, 3000).unwrap(), [expected; 3000]);
+}
+
+/// Launches of two threads, claims and accesses of a third, and a fourth that changes its mind: nobody waits for ever, and nothing is
+/// lost.
+fn threads_share_a_device_that_chooses(f: &Fixture) {
+    const ROUNDS: u32 = 40;
+    let context = context();
+    let Some(device) = choosing(&context, f) else {
+        return;
+    };
+    let heap = context.heap().unwrap();
+    let by_pointer = kernel(&device, SCATTER);
+    // On pages that all of them change.
+    let all = heap.alloc_zeroed::<u32>(3 * 3000).unwrap();
+    let claimed = heap.alloc_zeroed::<u32>(64).unwrap();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let launchers = [0, 1].map(|which| {
+            let (by_pointer, device) = (&by_pointer, &device);
+            scope.spawn(move || {
+                for round in 0..ROUNDS {
+                    scatter(by_pointer, all, [which, 3, 3000, 1]);
+                    if round % (2 + which) == 0 {
+                        device.finish().unwrap();
+                    }
+                }
+            })
+        });
+        let host = scope.spawn(|| {
+            for round in 0..ROUNDS {
+                let view = heap.atomic_u32_slice(claimed, 64).unwrap();
+                view[9].fetch_add(1, Ordering::AcqRel);
+                drop(view);
+                let mut host = heap.host().unwrap();
+                let words = host.slice_mut(all, 3 * 3000).unwrap();
+                words.iter_mut().skip(2).step_by(3).for_each(|x| *x += 1);
+                assert!(words.iter().skip(2).step_by(3).all(|x| *x == round + 1));
+            }
+        });
+        let advisor = scope.spawn(|| {
+            while !is_over.load(Ordering::Acquire) {
+                for advice in [HeapAdvice::PreferDevice, HeapAdvice::PreferHost] {
+                    heap.advise(&device, advice);
+                    heap.residence(&device);
+                    thread::yield_now();
+                }
+            }
+        });
+        let done = launchers.into_iter().chain([host]);
+        let failed = done
+            .map(|thread| thread.join().is_err())
+            .filter(|failed| *failed);
+        let failures = failed.count();
+        is_over.store(true, Ordering::Release);
+        advisor.join().unwrap();
+        assert_eq!(failures, 0);
+    });
+    let seen = heap.read(all, 3 * 3000).unwrap();
+    assert!(seen == [ROUNDS; 3 * 3000], "{:?}", &seen[..6]);
+    assert_eq!(heap.read(claimed, 64).unwrap()[9], ROUNDS);
 }
 
 fn random_histories_of_devices_that_choose(f: &Fixture) {

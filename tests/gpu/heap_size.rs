@@ -136,7 +136,7 @@ fn one_argument_lies_in_one_binding(f: &Fixture) {
     let (context, device) = with(f, HeapSize::Bytes(400 * MIB), DeviceOptions::default());
     let heap = context.heap().unwrap();
     // The largest allocation is exactly what the device can bind, and is bound as a whole; or more than usual.
-    let binds = u64::from(device.capabilities().storage_binding_bytes);
+    let binds = device.capabilities().storage_binding_bytes;
     let binds = (1 << binds.ilog2()).min(512 * MIB);
     let most = binds.min(400 * MIB - (64 << 10));
     let len = (most.min(136 * MIB) / 4) as usize;
