@@ -56,7 +56,8 @@ impl SharedHeap {
     /// The word at `ptr` as an atomic, whether or not kernels run.
     ///
     /// While the view lives, launches using the heap are refused on devices with a copy
-    /// ([`Tier::CoarseGrained`](crate::device::Tier::CoarseGrained)): the host's changes there would go unnoticed.
+    /// ([`Tier::CoarseGrained`](crate::device::Tier::CoarseGrained)): the host's changes there would go unnoticed. Devices that
+    /// choose ([`SharedHeap::residence`]) work in place meanwhile. Launches on a copy that has changes are waited for.
     ///
     /// # Errors
     /// [`HeapError::HostAccess`] while this thread has a [`HostAccess`](crate::heap::HostAccess), whereas another thread's is

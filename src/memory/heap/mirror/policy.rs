@@ -41,7 +41,7 @@ const ROUND_TRIP: u64 = 100_000;
 /// Nanoseconds for making a copy: its buffers and the pipeline of the search.
 const SETUP: u64 = 1_000_000;
 /// One of so many launches of a kernel is measured, once its time is known.
-pub(super) const EVERY: u64 = 64;
+pub(super) const EVERY: u64 = 256;
 /// Kernels whose times are remembered.
 const KERNELS: usize = 1024;
 
