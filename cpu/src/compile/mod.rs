@@ -13,6 +13,7 @@ pub(crate) mod image;
 mod ir;
 mod layout;
 mod passes;
+pub(crate) mod subgroup;
 #[cfg(test)]
 mod tests;
 

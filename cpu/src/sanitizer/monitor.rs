@@ -16,7 +16,7 @@ use super::{
     barriers::Round,
     clocks::{Clock, Published},
     ledger::Text,
-    shadow::{Record, Shadow},
+    shadow::{Interval, Record, Shadow},
     site::ROWS,
 };
 use crate::compile::abi::BoundResource;
@@ -72,6 +72,8 @@ pub(super) struct Group {
     /// Barriers that order storage
     pub(super) storage_interval: u32,
     pub(super) clock: Clock,
+    /// Barriers of subgroups, by invocation
+    waits: HashMap<u32, u32>,
     /// Written words of variables, by slot and invocation
     written: HashMap<(u32, u32), Vec<bool>>,
 }
@@ -195,6 +197,10 @@ impl Monitor {
                 let shown = group.round.wait(which, invocation, of);
                 self.shown(state, caller, shown);
             }
+            What::SubgroupBarrier => {
+                let group = state.group(caller.group);
+                *group.waits.entry(invocation).or_default() += 1;
+            }
             What::End => {
                 let of = self.invocations();
                 let shown = state.group(caller.group).round.end(invocation, of);
@@ -317,7 +323,14 @@ impl Monitor {
             ..
         } = state;
         let group = group_of(groups, ids, caller.group);
-        let record = |interval| Record::new(group.number, caller.invocation, interval, caller.site);
+        let subgroup = group.waits.get(&caller.invocation).copied().unwrap_or(0);
+        let record = |group_interval| {
+            let interval = Interval {
+                group: group_interval,
+                subgroup,
+            };
+            Record::new(group.number, caller.invocation, interval, caller.site)
+        };
         let mut raced = None;
         match accessed.memory {
             Memory::WorkGroup => {
@@ -332,7 +345,7 @@ impl Monitor {
                 let base = bound?.address.addr() as u64;
                 let now = record(group.storage_interval);
                 let clock = &group.clock;
-                let ordered = |earlier: &Record| clock.knows(earlier.group, earlier.interval);
+                let ordered = |earlier: &Record| clock.knows(earlier.group, earlier.interval.group);
                 for &(start, bytes) in &accessed.runs {
                     let run = (base + offset + u64::from(start), bytes.into());
                     let found = buffers.access(run, accessed.access, now, &ordered);
@@ -416,6 +429,7 @@ fn group_of<'a>(
             interval: 0,
             storage_interval: 0,
             clock: Clock::default(),
+            waits: HashMap::new(),
             written: HashMap::new(),
         }
     })

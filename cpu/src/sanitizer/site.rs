@@ -37,6 +37,8 @@ pub(crate) enum What {
         workgroup: bool,
         storage: bool,
     },
+    /// The invocation goes on behind a barrier of its subgroup
+    SubgroupBarrier,
     /// A variable of a function begins to exist, with an initial value or without
     Declare {
         slot: u32,

@@ -13,4 +13,5 @@ mod memory;
 mod queue;
 mod sanitizer;
 mod schedules;
+mod subgroups;
 mod textures;

@@ -268,6 +268,13 @@ impl Front<'_> {
         }
     }
 
+    /// Tells of an invocation that goes on behind a barrier of its subgroup.
+    pub(super) fn check_subgroup_barrier(&mut self) {
+        if self.inspector.checks() {
+            self.call_check(What::SubgroupBarrier, None, []);
+        }
+    }
+
     /// Tells of a variable that begins to exist.
     pub(super) fn check_declaration(&mut self, pointer: &Pointer, written: bool) {
         if let (true, Base::Slot(slot)) = (self.inspector.is_strict(), pointer.place.base) {

@@ -17,6 +17,7 @@ mod math;
 mod operator;
 mod pointer;
 mod statement;
+mod subgroup;
 mod transcendental;
 
 use std::{collections::HashMap, rc::Rc};
@@ -162,6 +163,7 @@ fn forget_constancy(program: &mut Program) {
             statement,
             Statement::Atomic(_)
                 | Statement::Barrier(_)
+                | Statement::Subgroup(_)
                 | Statement::Load {
                     access: Access::Atomic,
                     ..

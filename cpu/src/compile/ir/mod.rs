@@ -28,7 +28,7 @@ use std::sync::Arc;
 use cranelift_codegen::entity::{PrimaryMap, entity_impl};
 use smallvec::SmallVec;
 
-use super::host::HostFunction;
+use super::{host::HostFunction, subgroup::Function};
 use crate::sanitizer::Site;
 
 /// A scalar that is assigned once.
@@ -342,6 +342,20 @@ pub(crate) struct Call {
     pub(crate) results: SmallVec<[Value; 4]>,
 }
 
+/// What the invocations of a subgroup do together: those that come to the same pass of the same operation.
+#[derive(Clone, Debug)]
+pub(crate) struct Subgroup {
+    pub(crate) function: Function,
+    /// For [`Function::Shuffle`] the invocation that is read, by its number in the subgroup; then the scalars
+    pub(crate) operands: SmallVec<[Value; 5]>,
+    pub(crate) results: SmallVec<[Value; 4]>,
+    /// The loops around the operation, outermost first, and how many passes of each were made before: known of a finished
+    /// program
+    pub(crate) passes: SmallVec<[(Scope, Value); 2]>,
+    /// Numbers the operations and barriers of a finished program, in the order of the text
+    pub(crate) number: u32,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) selectors: SmallVec<[u32; 2]>,
@@ -408,6 +422,7 @@ pub(crate) enum Statement {
     /// Goes to `continuing` of an enclosing loop.
     Continue(Scope),
     Barrier(Barrier),
+    Subgroup(Box<Subgroup>),
 }
 
 /// A binding that a kernel uses.
