@@ -58,9 +58,10 @@ mod schedule;
 #[doc(hidden)]
 pub mod texel;
 
+pub use compile::store::{KernelCounts, KernelDataError};
 pub use exec::loss::Loss;
 pub use hal::{
     Absent, Adapter, Api, BindGroup, BindGroupLayout, Buffer, CommandBuffer, CommandEncoder,
-    ComputePipeline, Device, Fence, Instance, Options, PipelineLayout, QuerySet, Queue, Sampler,
+    ComputePipeline, Device, Fence, Instance, Options, PipelineCache, PipelineLayout, QuerySet, Queue, Sampler,
     ShaderModule, Texture, TextureView,
 };

@@ -90,6 +90,37 @@ fn checks(value: &str) -> Option<Option<Checks>> {
     Some(Some(checks))
 }
 
+/// Whether the device is one of this adapter.
+pub(super) fn is(device: &wgpu::Device) -> bool {
+    // SAFETY: the hal device is not used.
+    unsafe { device.as_hal::<Api>() }.is_some()
+}
+
+/// The compiled kernels of a device of this adapter, as bytes for [`import_kernels`].
+pub(super) fn export_kernels(device: &wgpu::Device) -> Option<Vec<u8>> {
+    // SAFETY: the hal device is only asked.
+    unsafe { device.as_hal::<Api>() }.map(|hal| hal.export_kernels())
+}
+
+/// Takes over compiled kernels from a file of the pipeline cache.
+///
+/// # Errors
+/// If the bytes are kernels of another build or processor, or damaged.
+pub(super) fn import_kernels(
+    device: &wgpu::Device,
+    data: &[u8],
+) -> Result<(), tombolo_cpu::KernelDataError> {
+    // SAFETY: the hal device is given nothing but the data. These are what `export_kernels` returned, as the seal of the file
+    // and the adapter's own checks say, and as far as those who may write the file are to be trusted: a file that everybody
+    // may write is not read.
+    unsafe {
+        match device.as_hal::<Api>() {
+            Some(hal) => hal.import_kernels(data).map(drop),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Whether the device is one of this adapter whose kernels are checked.
 pub(super) fn sanitizes(device: &wgpu::Device) -> bool {
     // SAFETY: the hal device is only asked.

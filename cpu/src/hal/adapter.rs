@@ -58,6 +58,7 @@ fn features() -> wgt::Features {
         | wgt::Features::SHADER_INT64_ATOMIC_ALL_OPS
         | wgt::Features::SHADER_INT64_ATOMIC_MIN_MAX
         | wgt::Features::SHADER_FLOAT32_ATOMIC
+        | wgt::Features::PIPELINE_CACHE
         | wgt::Features::SUBGROUP
         | wgt::Features::SUBGROUP_BARRIER
         | wgt::Features::TIMESTAMP_QUERY

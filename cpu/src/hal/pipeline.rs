@@ -7,7 +7,7 @@ use wgpu_types as wgt;
 
 use super::Options;
 use crate::{
-    compile::{self, Kernel, error::CompileError},
+    compile::{self, Kernel, error::CompileError, store::Store},
     sanitizer::{Instruments, Ledger, Monitor, Text, Watched},
 };
 
@@ -60,6 +60,12 @@ impl fmt::Debug for ShaderModule {
     }
 }
 
+/// What a pipeline is created with so that its kernel is kept: see [`Device::export_kernels`](super::Device::export_kernels).
+///
+/// It has no data of its own: wgpu checks and takes data of Vulkan alone.
+#[derive(Debug)]
+pub struct PipelineCache;
+
 /// A kernel that is ready to run.
 #[derive(Clone)]
 pub struct ComputePipeline {
@@ -72,9 +78,11 @@ pub struct ComputePipeline {
 }
 
 impl ComputePipeline {
-    /// Compiles an entry point. What its dispatches show comes into `ledger`.
+    /// Compiles an entry point, or finds it in `store`, which keeps it if there is a cache. What its dispatches show comes
+    /// into `ledger`.
     pub(super) fn new(
         stage: &hal::ProgrammableStage<'_, ShaderModule>,
+        (store, keeps): (&Store, bool),
         ledger: &Arc<Ledger>,
     ) -> Result<Self, hal::PipelineError> {
         let ShaderModule {
@@ -83,7 +91,8 @@ impl ComputePipeline {
             options,
             text,
         } = stage.module;
-        let kernel = compile::compile(module, info, stage.entry_point, stage.constants, *options)
+        let (entry, constants) = (stage.entry_point, stage.constants);
+        let kernel = compile::compile(module, info, (entry, constants), *options, (store, keeps))
             .map_err(|error| pipeline_error(stage.entry_point, &error))?;
         Ok(Self {
             kernel: Arc::new(kernel),

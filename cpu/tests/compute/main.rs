@@ -8,6 +8,7 @@ mod flow;
 mod harness;
 #[path = "../support/kernel.rs"]
 mod kernel;
+mod kernels;
 mod lanes;
 mod memory;
 mod queue;
