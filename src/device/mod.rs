@@ -8,6 +8,7 @@ pub(crate) mod capabilities;
 pub(crate) mod completion_hook;
 #[cfg(embedded)]
 pub(crate) mod embedded;
+pub(crate) mod embedded_options;
 pub(crate) mod end;
 pub(crate) mod event;
 pub(crate) mod exit;
@@ -47,6 +48,7 @@ use futures::FutureExt;
 pub use aspect::Aspect;
 pub use call_status::CallStatus;
 pub use capabilities::Capabilities;
+pub use embedded_options::{EmbeddedOptions, SanitizerChecks};
 pub use event::{Event, EventFuture, EventStatus, GpuTimes, WaitError};
 pub use heap_options::{HeapPlacement, HeapSizeError, HostAccessPolicy};
 pub use import::{ImportError, ImportFinding};

@@ -97,7 +97,9 @@ impl Owner {
             Self::Wgpu => _ = (path, data),
             #[cfg(embedded)]
             Self::Embedded(device) => {
-                if let Some(Err(error)) = data.map(|data| super::embedded::import_kernels(device, data)) {
+                if let Some(Err(error)) =
+                    data.map(|data| super::embedded::import_kernels(device, data))
+                {
                     log::info!("{}: it starts empty: {error}", path.display());
                 }
             }

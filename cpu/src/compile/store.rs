@@ -280,9 +280,19 @@ fn write(out: &mut Vec<u8>, key: Key, compiled: &Compiled) {
         let numbers = [used.group, used.binding, used.element, start, stride];
         put(out, numbers.map(u64::from));
         put(out, [used.least]);
-        put(out, [used.array.is_some(), used.uniform, used.constant].map(u64::from));
+        put(
+            out,
+            [used.array.is_some(), used.uniform, used.constant].map(u64::from),
+        );
     }
-    put(out, [compiled.workgroup_bytes, compiled.frame_bytes, compiled.cost]);
+    put(
+        out,
+        [
+            compiled.workgroup_bytes,
+            compiled.frame_bytes,
+            compiled.cost,
+        ],
+    );
     put(out, [compiled.polls, compiled.waits].map(u64::from));
     put(out, compiled.workgroup_size.map(u64::from));
 }

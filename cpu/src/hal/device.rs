@@ -7,8 +7,8 @@ use wgpu_types as wgt;
 
 use super::{
     Absent, Api, BindGroup, BindGroupLayout, Buffer, CommandEncoder, ComputePipeline, DeviceResult,
-    Fence, Options, PipelineCache, PipelineLayout, QuerySet, Queue, Sampler, ShaderModule, Texture, TextureView,
-    command::Submission,
+    Fence, Options, PipelineCache, PipelineLayout, QuerySet, Queue, Sampler, ShaderModule, Texture,
+    TextureView, command::Submission,
 };
 use crate::{
     compile::store::{KernelCounts, KernelDataError, Store},

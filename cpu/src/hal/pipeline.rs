@@ -8,6 +8,7 @@ use wgpu_types as wgt;
 use super::Options;
 use crate::{
     compile::{self, Kernel, error::CompileError, store::Store},
+    jit::perf,
     sanitizer::{Instruments, Ledger, Monitor, Text, Watched},
 };
 
@@ -17,6 +18,8 @@ pub struct ShaderModule {
     info: naga::valid::ModuleInfo,
     options: compile::Options,
     text: Option<Text>,
+    /// Whether kernels are listed for `perf`
+    perf_map: bool,
 }
 
 impl ShaderModule {
@@ -46,6 +49,7 @@ impl ShaderModule {
                 },
                 schedule: options.schedule,
             },
+            perf_map: options.perf_map,
             text: shader.debug_source.map(|source| Text {
                 file: source.file_name.into(),
                 text: source.source_code.into(),
@@ -90,10 +94,14 @@ impl ComputePipeline {
             info,
             options,
             text,
+            perf_map,
         } = stage.module;
         let (entry, constants) = (stage.entry_point, stage.constants);
         let kernel = compile::compile(module, info, (entry, constants), *options, (store, keeps))
             .map_err(|error| pipeline_error(stage.entry_point, &error))?;
+        if *perf_map {
+            perf::list(&kernel.name, kernel.code());
+        }
         Ok(Self {
             kernel: Arc::new(kernel),
             zero_workgroup: stage.zero_initialize_workgroup_memory,

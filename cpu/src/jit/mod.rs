@@ -1,6 +1,7 @@
-//! Machine code: for which machine, and where it lives.
+//! Machine code: for which machine, where it lives, and what tools are told of it.
 
 mod memory;
+pub(crate) mod perf;
 pub(crate) mod target;
 
 pub(crate) use memory::CodeMemory;

@@ -1,8 +1,9 @@
-//! What the dispatches of a device have shown: findings, and which statements were executed.
+//! What the dispatches of a device have shown: findings, and which statements were executed for how long.
 
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use super::{Finding, TextPlace};
@@ -28,7 +29,13 @@ pub struct Line {
     pub place: TextPlace,
     /// Executions of it, by all invocations
     pub count: u64,
+    /// Time that the statements of the line took, in all executions: about, since every statement is called out, and since
+    /// the processor has several statements in work at a time
+    pub time: Duration,
 }
+
+/// Executions of statements, and the time that they took.
+pub(super) type Places = HashMap<TextPlace, (u64, Duration)>;
 
 /// The findings and counts of a device.
 #[derive(Debug, Default)]
@@ -41,7 +48,7 @@ struct State {
     findings: Vec<Finding>,
     dropped: u64,
     /// By kernel, in the order of their first dispatches
-    coverage: Vec<(String, HashMap<TextPlace, u64>)>,
+    coverage: Vec<(String, Places)>,
 }
 
 impl Ledger {
@@ -68,7 +75,7 @@ impl Ledger {
         std::mem::take(&mut state.findings)
     }
 
-    pub(crate) fn count(&self, kernel: &str, counts: HashMap<TextPlace, u64>) {
+    pub(crate) fn count(&self, kernel: &str, counts: Places) {
         let mut state = self.lock();
         let known = state.coverage.iter().position(|(name, _)| name == kernel);
         let at = known.unwrap_or_else(|| {
@@ -78,21 +85,23 @@ impl Ledger {
         let Some((_, places)) = state.coverage.get_mut(at) else {
             return;
         };
-        for (place, count) in counts {
-            let sum = places.entry(place).or_default();
+        for (place, (count, time)) in counts {
+            let (sum, times) = places.entry(place).or_default();
             *sum = sum.saturating_add(count);
+            *times = times.saturating_add(time);
         }
     }
 
-    /// Counts by line: of statements on the same line, the first one's. Where lines are not known, by statement.
+    /// Counts by line: of statements on the same line, the first one's, and the time of all. Where lines are not known, by statement.
     pub(crate) fn coverage(&self) -> Vec<Coverage> {
         let state = self.lock();
-        let by_line = |(kernel, places): &(String, HashMap<TextPlace, u64>)| {
+        let by_line = |(kernel, places): &(String, Places)| {
             let mut lines: Vec<Line> = places
                 .iter()
-                .map(|(place, &count)| Line {
+                .map(|(place, &(count, time))| Line {
                     place: place.clone(),
                     count,
+                    time,
                 })
                 .collect();
             let key = |line: &Line| {
@@ -104,7 +113,11 @@ impl Ledger {
             lines.sort_by_key(key);
             lines.dedup_by(|next, first| {
                 let line = |line: &Line| line.place.line.map(|(line, _)| line);
-                line(next).is_some() && line(next) == line(first)
+                let same = line(next).is_some() && line(next) == line(first);
+                if same {
+                    first.time = first.time.saturating_add(next.time);
+                }
+                same
             });
             Coverage {
                 kernel: kernel.clone(),

@@ -76,10 +76,7 @@ fn counts(cpu: &Cpu, f: impl FnOnce()) -> (u64, u64) {
     let before = counts();
     f();
     let after = counts();
-    (
-        after.compiled - before.compiled,
-        after.found - before.found,
-    )
+    (after.compiled - before.compiled, after.found - before.found)
 }
 
 #[test]

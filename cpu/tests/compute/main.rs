@@ -16,3 +16,4 @@ mod sanitizer;
 mod schedules;
 mod subgroups;
 mod textures;
+mod tools;

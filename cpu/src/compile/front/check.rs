@@ -50,6 +50,13 @@ impl Inspector {
         self.instruments.checks.is_some()
     }
 
+    /// Whether indices are asked how they came to be.
+    pub(super) fn checks_overflow(&self) -> bool {
+        self.instruments
+            .checks
+            .is_some_and(|checks| checks.index_overflow)
+    }
+
     fn is_strict(&self) -> bool {
         self.instruments
             .checks
@@ -290,7 +297,7 @@ impl Front<'_> {
         }
     }
 
-    fn call_check(
+    pub(super) fn call_check(
         &mut self,
         what: What,
         resource: impl IntoIterator<Item = ir::BindingAt>,

@@ -15,6 +15,7 @@ mod image;
 mod lanes;
 mod math;
 mod operator;
+mod overflow;
 mod pointer;
 mod statement;
 mod subgroup;
