@@ -79,6 +79,8 @@ pub struct ComputePipeline {
     options: compile::Options,
     text: Option<Text>,
     ledger: Arc<Ledger>,
+    #[cfg(all(feature = "gdb", target_os = "linux"))]
+    _listed: Arc<crate::jit::gdb::Listed>,
 }
 
 impl ComputePipeline {
@@ -103,6 +105,8 @@ impl ComputePipeline {
             perf::list(&kernel.name, kernel.code());
         }
         Ok(Self {
+            #[cfg(all(feature = "gdb", target_os = "linux"))]
+            _listed: Arc::new(crate::jit::gdb::Listed::new(&kernel.name, kernel.code())),
             kernel: Arc::new(kernel),
             zero_workgroup: stage.zero_initialize_workgroup_memory,
             options: *options,
