@@ -54,6 +54,7 @@ pub(super) async fn adapter_with(wanted: &EmbeddedOptions) -> Result<wgpu::Adapt
     }
     options.schedule = wanted.schedule.or(options.schedule);
     options.perf_map = wanted.perf_map.unwrap_or(options.perf_map);
+    options.coverage = wanted.coverage;
     let backends = wgpu::Backends::from(BACKEND);
     let adapters = instance_with(options).enumerate_adapters(backends).await;
     let adapter = adapters.into_iter().next();
@@ -180,6 +181,18 @@ pub(super) fn import_kernels(
 pub(super) fn sanitizes(device: &wgpu::Device) -> bool {
     // SAFETY: the hal device is only asked.
     unsafe { device.as_hal::<Api>() }.is_some_and(|hal| hal.options().sanitizer.is_some())
+}
+
+/// Whether the device is one of this adapter whose statements are counted.
+pub(super) fn counts(device: &wgpu::Device) -> bool {
+    // SAFETY: the hal device is only asked.
+    unsafe { device.as_hal::<Api>() }.is_some_and(|hal| hal.options().coverage)
+}
+
+/// Takes what was counted in kernels of the device.
+pub(super) fn take_coverage(device: &wgpu::Device) -> Vec<tombolo_cpu::sanitizer::Coverage> {
+    // SAFETY: the hal device is only asked.
+    unsafe { device.as_hal::<Api>() }.map_or_else(Vec::new, |hal| hal.take_coverage())
 }
 
 /// Takes what was found in kernels of the device.

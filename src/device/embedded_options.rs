@@ -21,6 +21,9 @@ pub struct EmbeddedOptions {
     pub sanitizer: Option<SanitizerChecks>,
     /// A seed for the order of work-groups and invocations (default: that of `TOMBOLO_SCHEDULE`)
     pub schedule: Option<u64>,
+    /// Whether executions of statements are counted, and the time that they take (default: no):
+    /// [`Device::executed_lines`](super::Device::executed_lines) has the results. Launches run on one thread, many times slower.
+    pub coverage: bool,
     /// Whether kernels are listed for `perf` in `/tmp/perf-<pid>.map`, on Linux (default: as `TOMBOLO_PERF_MAP` says)
     pub perf_map: Option<bool>,
 }
@@ -42,11 +45,20 @@ impl EmbeddedOptions {
         }
     }
 
+    /// A device that counts what its launches execute.
+    pub fn covered() -> Self {
+        Self {
+            coverage: true,
+            ..Self::default()
+        }
+    }
+
     /// The name of an option that is set, if there is one.
     fn set(&self) -> Option<&'static str> {
         let set = [
             ("sanitizer", self.sanitizer.is_some()),
             ("schedule", self.schedule.is_some()),
+            ("coverage", self.coverage),
             ("perf_map", self.perf_map.is_some()),
         ];
         set.into_iter().find(|(_, set)| *set).map(|(name, _)| name)

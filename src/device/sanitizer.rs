@@ -159,16 +159,18 @@ impl fmt::Display for Listed<'_> {
 #[derive(Default)]
 pub(crate) struct Findings {
     unclaimed: Mutex<Vec<tombolo_cpu::sanitizer::Finding>>,
+    /// What was executed
+    pub(crate) executed: super::executed::Executed,
 }
 
 #[cfg(embedded)]
 impl Findings {
     /// What launches put before their dispatches.
-    const MARKER: &'static str = "tombolo launch ";
+    pub(super) const MARKER: &'static str = "tombolo launch ";
 
-    /// Findings of a device, if it is sanitized.
+    /// Findings of a device, if it is sanitized or counts statements.
     pub(crate) fn open(device: &wgpu::Device) -> Option<Self> {
-        super::embedded::sanitizes(device).then(Self::default)
+        (super::embedded::sanitizes(device) || super::embedded::counts(device)).then(Self::default)
     }
 
     /// A marker for a launch.

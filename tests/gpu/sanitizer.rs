@@ -18,6 +18,7 @@ cases![
     checks_are_chosen_by_options,
     a_seed_of_the_options_decides_the_order,
     other_adapters_refuse_such_options,
+    executed_lines_are_counted_by_option,
 ];
 
 /// A device on the embedded adapter with the sanitizer on; `None` for the turn of another adapter.
@@ -281,4 +282,53 @@ fn other_adapters_refuse_such_options(f: &Fixture) {
         ),
         "{error}"
     );
+}
+
+fn executed_lines_are_counted_by_option(f: &Fixture) {
+    if !f.is_embedded() {
+        return;
+    }
+    let device = f.open(|options| options.embedded = EmbeddedOptions::covered());
+    let source = "@group(0) @binding(0) var<storage, read_write> data: array<u32>;
+fn twice(x: u32) -> u32 {
+    return x * 2u;
+}
+@compute @workgroup_size(8) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    var sum = id.x;
+    for (var k = 0u; k < 3u; k++) {
+        sum += twice(k);
+    }
+    if sum > 1000u {
+        sum = 0u;
+    }
+    data[id.x] = sum;
+}";
+    let program = Program::new("covered.wgsl", source).unwrap();
+    let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
+    let data = device.buffer(&[99u32; 16]).unwrap();
+    for launches in 1..3u64 {
+        let launch = kernel.launch().buffer("data", &data);
+        launch.invocations(16).submit().unwrap().wait().unwrap();
+        assert!(data.read().unwrap().into_iter().eq(6..22));
+        let found = device.executed_lines();
+        let [kernel] = &found[..] else {
+            panic!("{found:?}")
+        };
+        assert_eq!(kernel.kernel, "main");
+        let count = |number: u32| {
+            let line = kernel
+                .lines
+                .iter()
+                .find(|line| line.position.line == number)?;
+            assert_eq!(line.position.file, "covered.wgsl");
+            assert_eq!(line.time.is_zero(), line.count == 0, "{line:?}");
+            Some(line.count)
+        };
+        for (line, times) in [(3, 48), (8, 48), (10, 16), (11, 0), (13, 16)] {
+            assert_eq!(count(line), Some(times * launches), "line {line}");
+        }
+        assert_eq!(count(1), None);
+    }
+    // Without the option there are none.
+    assert_eq!(f.device.executed_lines(), []);
 }

@@ -72,6 +72,12 @@ impl Device {
         self.shared.ledger.coverage()
     }
 
+    /// As [`Self::coverage`], for what was executed since this was called last, by the debug markers before dispatches. What
+    /// was taken is no longer in `coverage`.
+    pub fn take_coverage(&self) -> Vec<Coverage> {
+        self.shared.ledger.take_coverage()
+    }
+
     /// The kernels of pipelines that were created with a pipeline cache of wgpu, as bytes: code for this processor, for
     /// [`Self::import_kernels`] in a process with the same build of this crate. wgpu's `PipelineCache::get_data` has
     /// nothing, since wgpu knows the data of Vulkan alone.

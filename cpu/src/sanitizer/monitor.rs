@@ -307,7 +307,8 @@ impl Monitor {
         drop(state);
         ledger.add(found.into_iter().map(|(_, finding)| finding).collect());
         if !places.is_empty() {
-            ledger.count(&self.watched.kernel, places);
+            let marker = self.watched.marker.as_ref();
+            ledger.count(&self.watched.kernel, marker, places);
         }
     }
 
