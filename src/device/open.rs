@@ -52,10 +52,10 @@ pub struct DeviceOptions {
     pub max_batch: u32,
     /// How threads wait for the device: for how long they look before they sleep (default: [`WaitPolicy::Auto`]).
     pub wait: WaitPolicy,
-    /// Folder for compiled pipelines, on adapters with [`Aspect::PipelineCache`] (default: none). Drivers believe the
-    /// file: only a file written by this crate is used (a checksum shows that), but anyone with write access to the
-    /// folder may write such a file, too. So give a folder with trusted writers only; on Unix a world-writable file is
-    /// left alone.
+    /// Folder for compiled pipelines, on adapters with [`Aspect::PipelineCache`] (default: none). Drivers believe the file, and
+    /// the embedded adapter executes what is in it: only a file written by this crate is used (a checksum shows that), but
+    /// anyone with write access to the folder may write such a file, too. So give a folder with trusted writers only; on
+    /// Unix a world-writable file is left alone.
     pub pipeline_cache: Option<PathBuf>,
     /// What the adapter that is compiled in does with kernels beside running them: checks, an order by a seed (default: as the
     /// environment says).
