@@ -96,7 +96,7 @@ fn invocations_of_a_subgroup_combine_their_values(f: &Fixture) {
                 ^ sum(&members[..place]).wrapping_mul(5)
                 ^ beside.wrapping_mul(7)
                 ^ value(&members[0]).wrapping_mul(11)
-                ^ u32::from(any) * 13
+                ^ (u32::from(any) * 13)
                 ^ beside.wrapping_mul(17);
             assert_eq!(out[member.index], expected, "invocation {}", member.index);
         }

@@ -96,10 +96,11 @@ impl Drop for Listed {
         let _list = lock();
         // SAFETY: the lock is held; the entry is in the list and comes from a box, and its neighbours are alive.
         unsafe {
+            let descriptor = &raw mut __jit_debug_descriptor;
             let Entry { next, previous, .. } = *self.entry;
             match previous.as_mut() {
                 Some(previous) => previous.next = next,
-                None => (*(&raw mut __jit_debug_descriptor)).first = next,
+                None => (*descriptor).first = next,
             }
             if let Some(next) = next.as_mut() {
                 next.previous = previous;
@@ -212,7 +213,8 @@ mod tests {
         let mut files = Vec::new();
         // SAFETY: the lock is held, and entries in the list are alive.
         unsafe {
-            let mut entry = (*(&raw const __jit_debug_descriptor)).first;
+            let descriptor = &raw const __jit_debug_descriptor;
+            let mut entry = (*descriptor).first;
             while let Some(found) = entry.as_ref() {
                 files.push(found.file);
                 entry = found.next;
