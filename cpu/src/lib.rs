@@ -19,8 +19,10 @@
 //! ```
 //!
 //! # What it does
-//! Compute shaders, textures of colours, copies, timestamps, indirect dispatches. It does not draw: there are no render
-//! pipelines and no surfaces, and no textures of depths, which only drawing could fill. What a kernel uses and the adapter does not have is an error when the pipeline is made, with the
+//! Compute shaders with subgroups of eight invocations, textures of colours, copies, timestamps, indirect dispatches. It does not
+//! draw: there are no render
+//! pipelines and no surfaces, and no textures of depths, which only drawing could fill. What a kernel uses and the adapter does
+//! not have is an error when the pipeline is made, with the
 //! name of what is missing.
 //!
 //! # What is promised
@@ -37,7 +39,10 @@
 //!
 //! # What else it can do
 //! [`Options::sanitizer`] checks what kernels do ([`sanitizer`]), [`Options::schedule`] decides the order of work-groups and
-//! invocations by a seed, and [`Options::coverage`] counts executions of lines.
+//! invocations by a seed, and [`Options::coverage`] counts executions of lines and takes their time. [`Options::perf_map`] lists
+//! kernels for `perf`, and the feature `gdb` of this crate names them in debuggers.
+//!
+//! [`Device::export_kernels`] and [`Device::import_kernels`] let a process use what another one has compiled.
 //!
 //! # What it needs
 //! x86-64 with SSE4.1 on Linux, macOS or Windows, or aarch64 on Linux or macOS. Elsewhere the instance has no adapter.
@@ -58,9 +63,10 @@ mod schedule;
 #[doc(hidden)]
 pub mod texel;
 
+pub use compile::store::{KernelCounts, KernelDataError};
 pub use exec::loss::Loss;
 pub use hal::{
     Absent, Adapter, Api, BindGroup, BindGroupLayout, Buffer, CommandBuffer, CommandEncoder,
-    ComputePipeline, Device, Fence, Instance, Options, PipelineLayout, QuerySet, Queue, Sampler,
-    ShaderModule, Texture, TextureView,
+    ComputePipeline, Device, Fence, Instance, Options, PipelineCache, PipelineLayout, QuerySet,
+    Queue, Sampler, ShaderModule, Texture, TextureView,
 };

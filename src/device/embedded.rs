@@ -10,9 +10,9 @@ use std::sync::Arc;
 use tombolo_cpu::Api;
 use tombolo_cpu::sanitizer::{Checks, Finding};
 
-use super::DeviceError;
 use super::import::{IMPORTED_USAGE, ImportError, ImportLimits};
 use super::window::Window;
+use super::{DeviceError, EmbeddedOptions, SanitizerChecks};
 
 /// The backend of the adapter in wgpu's eyes: none of the known backends.
 pub(crate) const BACKEND: wgpu::Backend = wgpu::Backend::Noop;
@@ -26,16 +26,71 @@ const SANITIZE: &str = "TOMBOLO_SANITIZE";
 /// The variable with the seed of the order in which work-groups and invocations run.
 const SCHEDULE: &str = "TOMBOLO_SCHEDULE";
 
+/// The variable that has kernels listed for `perf`.
+const PERF_MAP: &str = "TOMBOLO_PERF_MAP";
+
 /// An instance of wgpu with this adapter and no other, by the options of the environment.
 ///
 /// # Errors
 /// [`DeviceError::EmbeddedOption`].
 pub(crate) fn instance() -> Result<wgpu::Instance, DeviceError> {
-    let value = |variable| std::env::var(variable).ok();
-    let options = options(value(SANITIZE), value(SCHEDULE))?;
+    Ok(instance_with(of_environment()?))
+}
+
+fn instance_with(options: tombolo_cpu::Options) -> wgpu::Instance {
     let instance = tombolo_cpu::Instance::new(options);
     // SAFETY: the instance is fresh and belongs to wgpu from here on.
-    Ok(unsafe { wgpu::Instance::from_hal::<Api>(instance) })
+    unsafe { wgpu::Instance::from_hal::<Api>(instance) }
+}
+
+/// The adapter, by options of a device, and by those of the environment where the device has none.
+///
+/// # Errors
+/// [`DeviceError::EmbeddedOption`] of the environment; [`DeviceError::NoAdapter`] where kernels cannot be compiled.
+pub(super) async fn adapter_with(wanted: &EmbeddedOptions) -> Result<wgpu::Adapter, DeviceError> {
+    let mut options = of_environment()?;
+    if let Some(checks) = wanted.sanitizer {
+        options.sanitizer = own_checks(checks);
+    }
+    options.schedule = wanted.schedule.or(options.schedule);
+    options.perf_map = wanted.perf_map.unwrap_or(options.perf_map);
+    options.coverage = wanted.coverage;
+    let backends = wgpu::Backends::from(BACKEND);
+    let adapters = instance_with(options).enumerate_adapters(backends).await;
+    let adapter = adapters.into_iter().next();
+    adapter.ok_or(DeviceError::NoAdapter { backends })
+}
+
+/// The checks as the adapter has them; `None` for no check.
+fn own_checks(wanted: SanitizerChecks) -> Option<Checks> {
+    let mut checks = Checks::default();
+    checks.bounds = wanted.bounds;
+    checks.races = wanted.races;
+    checks.barriers = wanted.barriers;
+    checks.unwritten = wanted.unwritten;
+    checks.index_overflow = wanted.index_overflow;
+    (wanted != SanitizerChecks::NONE).then_some(checks)
+}
+
+/// The options that the environment asks for.
+fn of_environment() -> Result<tombolo_cpu::Options, DeviceError> {
+    let value = |variable| std::env::var(variable).ok();
+    let mut options = options(value(SANITIZE), value(SCHEDULE))?;
+    let perf_map = value(PERF_MAP).filter(|value| !value.trim().is_empty());
+    if let Some(value) = perf_map {
+        options.perf_map = match value.trim() {
+            "0" => false,
+            "1" => true,
+            _ => {
+                return Err(DeviceError::EmbeddedOption {
+                    variable: PERF_MAP,
+                    value,
+                    expected: "0 or 1",
+                });
+            }
+        };
+    }
+    Ok(options)
 }
 
 /// The options by the values of [`SANITIZE`] and [`SCHEDULE`].
@@ -53,7 +108,7 @@ fn options(
     if let Some(value) = set(sanitize) {
         options.sanitizer = checks(&value).ok_or_else(|| {
             let expected =
-                "0, 1, all, or a list of bounds, races, barriers and unwritten, with commas";
+                "0, 1, all, or a list of bounds, races, barriers, unwritten and index_overflow, with commas";
             refused(SANITIZE, value, expected)
         })?;
     }
@@ -84,16 +139,60 @@ fn checks(value: &str) -> Option<Option<Checks>> {
             "races" => checks.races = true,
             "barriers" => checks.barriers = true,
             "unwritten" => checks.unwritten = true,
+            "index_overflow" => checks.index_overflow = true,
             _ => return None,
         }
     }
     Some(Some(checks))
 }
 
+/// Whether the device is one of this adapter.
+pub(super) fn is(device: &wgpu::Device) -> bool {
+    // SAFETY: the hal device is not used.
+    unsafe { device.as_hal::<Api>() }.is_some()
+}
+
+/// The compiled kernels of a device of this adapter, as bytes for [`import_kernels`].
+pub(super) fn export_kernels(device: &wgpu::Device) -> Option<Vec<u8>> {
+    // SAFETY: the hal device is only asked.
+    unsafe { device.as_hal::<Api>() }.map(|hal| hal.export_kernels())
+}
+
+/// Takes over compiled kernels from a file of the pipeline cache.
+///
+/// # Errors
+/// If the bytes are kernels of another build or processor, or damaged.
+pub(super) fn import_kernels(
+    device: &wgpu::Device,
+    data: &[u8],
+) -> Result<(), tombolo_cpu::KernelDataError> {
+    // SAFETY: the hal device is given nothing but the data. These are what `export_kernels` returned, as the seal of the file
+    // and the adapter's own checks say, and as far as those who may write the file are to be trusted: a file that everybody
+    // may write is not read.
+    unsafe {
+        match device.as_hal::<Api>() {
+            Some(hal) => hal.import_kernels(data).map(drop),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Whether the device is one of this adapter whose kernels are checked.
 pub(super) fn sanitizes(device: &wgpu::Device) -> bool {
     // SAFETY: the hal device is only asked.
     unsafe { device.as_hal::<Api>() }.is_some_and(|hal| hal.options().sanitizer.is_some())
+}
+
+/// Whether the device is one of this adapter whose statements are counted.
+pub(super) fn counts(device: &wgpu::Device) -> bool {
+    // SAFETY: the hal device is only asked.
+    unsafe { device.as_hal::<Api>() }.is_some_and(|hal| hal.options().coverage)
+}
+
+/// Takes what was counted in kernels of the device.
+pub(super) fn take_coverage(device: &wgpu::Device) -> Vec<tombolo_cpu::sanitizer::Coverage> {
+    // SAFETY: the hal device is only asked.
+    unsafe { device.as_hal::<Api>() }.map_or_else(Vec::new, |hal| hal.take_coverage())
 }
 
 /// Takes what was found in kernels of the device.

@@ -8,8 +8,10 @@ pub(crate) mod capabilities;
 pub(crate) mod completion_hook;
 #[cfg(embedded)]
 pub(crate) mod embedded;
+pub(crate) mod embedded_options;
 pub(crate) mod end;
 pub(crate) mod event;
+pub(crate) mod executed;
 pub(crate) mod exit;
 pub(crate) mod extension;
 pub(crate) mod external_dependency;
@@ -48,7 +50,9 @@ use futures::FutureExt;
 pub use aspect::Aspect;
 pub use call_status::CallStatus;
 pub use capabilities::Capabilities;
+pub use embedded_options::{EmbeddedOptions, SanitizerChecks};
 pub use event::{Event, EventFuture, EventStatus, GpuTimes, WaitError};
+pub use executed::{ExecutedLine, KernelLines};
 pub use heap_options::{HeapPlacement, HeapSizeError, HostAccessPolicy};
 pub use import::{ImportError, ImportFinding};
 pub use live::LiveError;
@@ -294,6 +298,16 @@ impl Device {
     /// Failures of single launches are reported by their events, not here.
     pub fn finish(&self) -> Result<(), Arc<ExecutionError>> {
         self.shared.finish()
+    }
+
+    /// The lines of kernels that launches have executed, how often and for how long: of launches that have ended, on a device
+    /// with [`EmbeddedOptions::coverage`]. Empty without.
+    pub fn executed_lines(&self) -> Vec<KernelLines> {
+        #[cfg(embedded)]
+        if let Some(findings) = &self.shared.findings {
+            return findings.executed.lines();
+        }
+        Vec::new()
     }
 
     /// Writes the pipelines compiled so far to the disk cache of [`DeviceOptions::pipeline_cache`].

@@ -17,7 +17,7 @@ use super::submissions::Submissions;
 use super::wait::{LostFlag, Waiter};
 use super::wait_policy::WaitPolicy;
 use super::working_set::working_set;
-use super::{Aspect, Device, DeviceShared, unique_id};
+use super::{Aspect, Device, DeviceShared, EmbeddedOptions, unique_id};
 use crate::error_text::debug_by_text;
 use crate::print::PrintOptions;
 
@@ -52,11 +52,14 @@ pub struct DeviceOptions {
     pub max_batch: u32,
     /// How threads wait for the device: for how long they look before they sleep (default: [`WaitPolicy::Auto`]).
     pub wait: WaitPolicy,
-    /// Folder for compiled pipelines, on adapters with [`Aspect::PipelineCache`] (default: none). Drivers believe the
-    /// file: only a file written by this crate is used (a checksum shows that), but anyone with write access to the
-    /// folder may write such a file, too. So give a folder with trusted writers only; on Unix a world-writable file is
-    /// left alone.
+    /// Folder for compiled pipelines, on adapters with [`Aspect::PipelineCache`] (default: none). Drivers believe the file, and
+    /// the embedded adapter executes what is in it: only a file written by this crate is used (a checksum shows that), but
+    /// anyone with write access to the folder may write such a file, too. So give a folder with trusted writers only; on
+    /// Unix a world-writable file is left alone.
     pub pipeline_cache: Option<PathBuf>,
+    /// What the adapter that is compiled in does with kernels beside running them: checks, an order by a seed (default: as the
+    /// environment says).
+    pub embedded: EmbeddedOptions,
     /// Bytes of private arrays per invocation (default: the size known to be safe on the adapter, see
     /// [`Capabilities::private_memory_bytes`]).
     pub private_memory_bytes: Option<u32>,
@@ -132,6 +135,7 @@ impl Default for DeviceOptions {
             max_batch: 128,
             wait: WaitPolicy::default(),
             pipeline_cache: None,
+            embedded: EmbeddedOptions::default(),
             private_memory_bytes: None,
             spill: crate::kernel::SpillPolicy::Auto,
             scratch_bytes: None,
@@ -257,6 +261,17 @@ pub enum DeviceError {
         /// Its form that does not block.
         instead: &'static str,
     },
+    /// An option of the embedded adapter for a device on another one.
+    #[error(
+        "{adapter} has no EmbeddedOptions::{option}: open the embedded adapter (WGPU_ADAPTER_NAME=embedded, or \
+         Context::device_named_with(\"embedded\", …)), or leave the option out"
+    )]
+    NotEmbedded {
+        /// The adapter.
+        adapter: String,
+        /// The option that is set.
+        option: &'static str,
+    },
     /// The environment asks for something that does not exist.
     #[error("{variable}={value} names no backend that wgpu knows: use vulkan, metal, dx12 or gl")]
     Environment {
@@ -276,6 +291,7 @@ debug_by_text!(DeviceError {
     Open,
     HeapSize,
     EmbeddedOption,
+    NotEmbedded,
     WouldBlock,
     Environment,
 });
@@ -320,6 +336,8 @@ pub(crate) async fn open(
     report: ProbeReport,
 ) -> Result<Device, DeviceError> {
     let info = named(adapter.get_info());
+    let own = options.embedded.adapter(&info).await?;
+    let adapter = own.as_ref().unwrap_or(adapter);
     let missing = options.features - adapter.features();
     if !missing.is_empty() {
         return Err(DeviceError::MissingFeatures {
@@ -373,6 +391,7 @@ pub(crate) async fn open(
 /// Builds a device around an existing one.
 pub(crate) fn adopt(raw: wgpu::Device, queue: wgpu::Queue, options: DeviceOptions) -> Device {
     let info = named(raw.adapter_info());
+    options.embedded.ignored();
     let report = if options.probe.unwrap_or(false) && cfg!(web) {
         let why = "an adopted device is not probed in a browser, where that would block";
         ProbeReport::not_probed(NotProbed::Unsupported(why.to_owned()))

@@ -1,4 +1,5 @@
-//! The pipeline cache on disk, where wgpu has one (Vulkan): compiled pipelines survive the process.
+//! The pipeline cache on disk, where wgpu has one (Vulkan), and on the embedded adapter: compiled pipelines survive the
+//! process. wgpu knows data of Vulkan alone, so that the embedded adapter is asked for its kernels directly.
 //!
 //! Drivers take the given data for their own: wgpu checks the header of the data, and not the rest. A file therefore
 //! carries a checksum of its contents and of the adapter's key, compared by the runtime before wgpu sees a byte: a file
@@ -52,11 +53,66 @@ debug_by_text!(PipelineCacheError { NotEnabled, Io });
 #[derive(Debug)]
 pub(crate) struct DiskCache {
     pub(crate) cache: wgpu::PipelineCache,
+    owner: Owner,
     path: PathBuf,
     /// The adapter and driver that the data are of.
     key: String,
     /// Length at the last reading or writing: saving the same again is pointless.
     saved: Mutex<Option<usize>>,
+}
+
+/// Who has the data.
+#[derive(Debug)]
+enum Owner {
+    /// wgpu's cache object
+    Wgpu,
+    /// The embedded adapter's device
+    #[cfg(embedded)]
+    Embedded(wgpu::Device),
+}
+
+impl Owner {
+    fn of(device: &wgpu::Device) -> Self {
+        #[cfg(embedded)]
+        if super::embedded::is(device) {
+            return Self::Embedded(device.clone());
+        }
+        let _ = device;
+        Self::Wgpu
+    }
+
+    /// The adapter and driver that the data are of, as a name of a file.
+    fn key(&self, info: &wgpu::AdapterInfo) -> Option<String> {
+        match self {
+            Self::Wgpu => wgpu::util::pipeline_cache_key(info),
+            // The adapter's own header says which build and processor.
+            #[cfg(embedded)]
+            Self::Embedded(_) => Some(format!("tombolo_embedded_{}", std::env::consts::ARCH)),
+        }
+    }
+
+    /// Hands over data that wgpu does not.
+    fn take_over(&self, path: &Path, data: Option<&[u8]>) {
+        match self {
+            Self::Wgpu => _ = (path, data),
+            #[cfg(embedded)]
+            Self::Embedded(device) => {
+                if let Some(Err(error)) =
+                    data.map(|data| super::embedded::import_kernels(device, data))
+                {
+                    log::info!("{}: it starts empty: {error}", path.display());
+                }
+            }
+        }
+    }
+
+    fn data(&self, cache: &wgpu::PipelineCache) -> Option<Vec<u8>> {
+        match self {
+            Self::Wgpu => cache.get_data(),
+            #[cfg(embedded)]
+            Self::Embedded(device) => super::embedded::export_kernels(device),
+        }
+    }
 }
 
 /// The checksum of data of an adapter. Another release of the standard library may compute another one: then the cache
@@ -123,7 +179,8 @@ impl DiskCache {
         info: &wgpu::AdapterInfo,
         folder: &Path,
     ) -> Option<Self> {
-        let key = wgpu::util::pipeline_cache_key(info)?;
+        let owner = Owner::of(device);
+        let key = owner.key(info)?;
         let path = folder.join(&key);
         let file = read(&path);
         let data = file.as_deref().and_then(|file| unseal(&key, file));
@@ -140,12 +197,14 @@ impl DiskCache {
         let cache = unsafe {
             device.create_pipeline_cache(&wgpu::PipelineCacheDescriptor {
                 label: Some("tombolo pipelines"),
-                data,
+                data: data.filter(|_| matches!(owner, Owner::Wgpu)),
                 fallback: true,
             })
         };
+        owner.take_over(&path, data);
         Some(Self {
             cache,
+            owner,
             path,
             saved: Mutex::new(data.map(<[u8]>::len)),
             key,
@@ -154,7 +213,7 @@ impl DiskCache {
 
     /// Writes the cache beside its file and moves the new file there: no reader sees half a file.
     pub(crate) fn save(&self) -> Result<PathBuf, PipelineCacheError> {
-        let Some(data) = self.cache.get_data() else {
+        let Some(data) = self.owner.data(&self.cache) else {
             return Ok(self.path.clone());
         };
         let mut saved = lock(&self.saved);

@@ -77,6 +77,8 @@ pub enum DefectKind {
         /// `global_invocation_id` of the invocation that is elsewhere
         other_invocation: [u32; 3],
     },
+    /// An index is the result of a sum, a difference or a product that does not fit its type.
+    IndexOverflow,
     /// Memory was read that nobody has written.
     Unwritten,
 }
@@ -126,6 +128,10 @@ impl fmt::Display for KernelDefect {
                     None => write!(f, "invocation {other} has ended"),
                 }?;
             }
+            DefectKind::IndexOverflow => write!(
+                f,
+                "an index overflowed where it was computed, at {position} by invocation {invocation}: compute it in a wider type"
+            )?,
             DefectKind::Unwritten => write!(
                 f,
                 "`{name}` is read at {position} by invocation {invocation}, and was never written"
@@ -153,16 +159,18 @@ impl fmt::Display for Listed<'_> {
 #[derive(Default)]
 pub(crate) struct Findings {
     unclaimed: Mutex<Vec<tombolo_cpu::sanitizer::Finding>>,
+    /// What was executed
+    pub(crate) executed: super::executed::Executed,
 }
 
 #[cfg(embedded)]
 impl Findings {
     /// What launches put before their dispatches.
-    const MARKER: &'static str = "tombolo launch ";
+    pub(super) const MARKER: &'static str = "tombolo launch ";
 
-    /// Findings of a device, if it is sanitized.
+    /// Findings of a device, if it is sanitized or counts statements.
     pub(crate) fn open(device: &wgpu::Device) -> Option<Self> {
-        super::embedded::sanitizes(device).then(Self::default)
+        (super::embedded::sanitizes(device) || super::embedded::counts(device)).then(Self::default)
     }
 
     /// A marker for a launch.
@@ -233,6 +241,7 @@ pub(crate) fn defect(
             other_position: other_place.as_ref().map(at),
             other_invocation: other.global,
         },
+        FindingKind::IndexOverflow => DefectKind::IndexOverflow,
         _ => DefectKind::Unwritten,
     };
     KernelDefect {

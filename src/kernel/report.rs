@@ -65,6 +65,13 @@ impl Places {
         }
     }
 
+    /// The place of bytes of the compiled text; `None` for what the runtime has added.
+    #[cfg(embedded)]
+    pub(crate) fn own_position(&self, range: std::ops::Range<usize>) -> Option<TextPosition> {
+        let own = !self.text.to_original(range.clone()).is_empty();
+        own.then(|| self.position(Some(range)))
+    }
+
     /// The place of a span of the compiled text.
     fn of(&self, span: Option<naga::Span>) -> Position {
         let at = span

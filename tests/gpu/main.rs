@@ -101,6 +101,7 @@ mod spans;
 mod spill;
 mod staging_memory;
 mod stress;
+mod subgroups;
 mod system;
 mod system_faults;
 mod system_kinds;
@@ -232,6 +233,7 @@ fn main() -> std::process::ExitCode {
         spans::CASES,
         spill::CASES,
         stress::CASES,
+        subgroups::CASES,
         system::CASES,
         system_faults::CASES,
         system_kinds::CASES,

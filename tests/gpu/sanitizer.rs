@@ -4,42 +4,28 @@
 use crate::cases;
 use crate::harness::Fixture;
 use tombolo::{
-    Constants, Device, DeviceOptions, Program,
-    device::{DefectKind, ExecutionError, KernelDefect, WaitError},
+    Constants, Device, DeviceBuffer, DeviceOptions, Program,
+    device::{
+        DefectKind, DeviceError, EmbeddedOptions, ExecutionError, KernelDefect, SanitizerChecks,
+        WaitError,
+    },
 };
 
 cases![
     defects_fail_their_launch_and_the_readers_of_its_results,
     launches_of_one_batch_answer_each_for_itself,
     correct_kernels_of_the_runtime_run_clean,
+    checks_are_chosen_by_options,
+    a_seed_of_the_options_decides_the_order,
+    other_adapters_refuse_such_options,
+    executed_lines_are_counted_by_option,
 ];
 
 /// A device on the embedded adapter with the sanitizer on; `None` for the turn of another adapter.
-#[cfg(embedded)]
 fn sanitized(f: &Fixture) -> Option<Device> {
-    if !f.is_embedded() {
-        return None;
-    }
-    let mut options = tombolo_cpu::Options::default();
-    options.sanitizer = Some(Default::default());
-    let instance = tombolo_cpu::Instance::new(options);
-    // SAFETY: the instance is fresh and belongs to wgpu from here on.
-    let instance = unsafe { wgpu::Instance::from_hal::<tombolo_cpu::Api>(instance) };
-    let adapter = pollster::block_on(instance.request_adapter(&Default::default())).unwrap();
-    let descriptor = wgpu::DeviceDescriptor {
-        required_features: adapter.features(),
-        required_limits: adapter.limits(),
-        ..Default::default()
-    };
-    let (raw, queue) = pollster::block_on(adapter.request_device(&descriptor)).unwrap();
-    let mut options = DeviceOptions::default();
-    options.probe = Some(true);
-    Some(Device::adopt(raw, queue, options))
-}
-
-#[cfg(not(embedded))]
-fn sanitized(_: &Fixture) -> Option<Device> {
-    None
+    let checks = SanitizerChecks::default();
+    f.is_embedded()
+        .then(|| f.open(|options| options.embedded = EmbeddedOptions::sanitized(checks)))
 }
 
 /// The defects of a launch that failed by them.
@@ -194,4 +180,155 @@ fn correct_kernels_of_the_runtime_run_clean(f: &Fixture) {
         sum.read().unwrap()[0],
         (0..padded).map(|at| at + 4).sum::<u32>()
     );
+}
+
+/// Runs a kernel with a race and an index that overflowed. Returns what was found.
+fn found_by(f: &Fixture, embedded: EmbeddedOptions) -> Vec<DefectKind> {
+    let device = f.open(|options| options.embedded = embedded);
+    let source = "
+        var<workgroup> tile: array<u32, 8>;
+        @group(0) @binding(0) var<storage, read_write> data: array<u32>;
+        @compute @workgroup_size(8) fn main(@builtin(local_invocation_index) i: u32) {
+            tile[i] = i;
+            data[i] = tile[7u - i] + data[(i * 0x40000000u) % 8u + 8u];
+        }";
+    let program = Program::new("options.wgsl", source).unwrap();
+    let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
+    let data = device.buffer(&[0u32; 16]).unwrap();
+    let event = kernel
+        .launch()
+        .buffer("data", &data)
+        .workgroups(1)
+        .submit()
+        .unwrap();
+    match event.wait() {
+        Ok(()) => Vec::new(),
+        Err(error) => defects(error)
+            .into_iter()
+            .map(|defect| defect.kind)
+            .collect(),
+    }
+}
+
+fn checks_are_chosen_by_options(f: &Fixture) {
+    if !f.is_embedded() {
+        return;
+    }
+    let of = |change: fn(&mut SanitizerChecks)| {
+        let mut checks = SanitizerChecks::NONE;
+        change(&mut checks);
+        found_by(f, EmbeddedOptions::sanitized(checks))
+    };
+    assert_eq!(of(|_| {}), []);
+    assert_eq!(of(|checks| checks.bounds = true), []);
+    let races = of(|checks| checks.races = true);
+    let is_race = |kind: &DefectKind| matches!(kind, DefectKind::Race { .. });
+    assert!(!races.is_empty() && races.iter().all(is_race), "{races:?}");
+    let overflows = of(|checks| checks.index_overflow = true);
+    assert_eq!(overflows, [DefectKind::IndexOverflow]);
+    // The options stand above the environment, and a device without them is as before.
+    let clean =
+        f.open(|options| options.embedded = EmbeddedOptions::sanitized(SanitizerChecks::NONE));
+    assert_eq!(clean.buffer(&[1u32, 2]).unwrap().read().unwrap(), [1, 2]);
+}
+
+fn a_seed_of_the_options_decides_the_order(f: &Fixture) {
+    if !f.is_embedded() {
+        return;
+    }
+    // Each invocation takes the next number: the order in which they ran.
+    let source = "
+        @group(0) @binding(0) var<storage, read_write> next: atomic<u32>;
+        @group(0) @binding(1) var<storage, read_write> order: array<u32>;
+        @compute @workgroup_size(4) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+            order[id.x] = atomicAdd(&next, 1u);
+        }";
+    let program = Program::new("order.wgsl", source).unwrap();
+    let order = |seed: u64| {
+        let device = f.open(|options| options.embedded = EmbeddedOptions::scheduled(seed));
+        let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
+        let next = device.buffer(&[0u32]).unwrap();
+        let order: DeviceBuffer<u32> = device.buffer(&[99; 64]).unwrap();
+        let launch = kernel
+            .launch()
+            .buffer("next", &next)
+            .buffer("order", &order);
+        launch.invocations(64).submit().unwrap().wait().unwrap();
+        order.read().unwrap()
+    };
+    let first = order(5);
+    let mut sorted = first.clone();
+    sorted.sort_unstable();
+    assert!(sorted.iter().copied().eq(0..64), "{first:?}");
+    assert_ne!(first, sorted);
+    assert_eq!(order(5), first);
+    assert_ne!(order(6), first);
+}
+
+fn other_adapters_refuse_such_options(f: &Fixture) {
+    if f.is_embedded() {
+        return;
+    }
+    let mut options = DeviceOptions::default();
+    options.embedded = EmbeddedOptions::scheduled(1);
+    let error = f.context.device_at_with(f.index, options).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            DeviceError::NotEmbedded {
+                option: "schedule",
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
+
+fn executed_lines_are_counted_by_option(f: &Fixture) {
+    if !f.is_embedded() {
+        return;
+    }
+    let device = f.open(|options| options.embedded = EmbeddedOptions::covered());
+    let source = "@group(0) @binding(0) var<storage, read_write> data: array<u32>;
+fn twice(x: u32) -> u32 {
+    return x * 2u;
+}
+@compute @workgroup_size(8) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    var sum = id.x;
+    for (var k = 0u; k < 3u; k++) {
+        sum += twice(k);
+    }
+    if sum > 1000u {
+        sum = 0u;
+    }
+    data[id.x] = sum;
+}";
+    let program = Program::new("covered.wgsl", source).unwrap();
+    let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
+    let data = device.buffer(&[99u32; 16]).unwrap();
+    for launches in 1..3u64 {
+        let launch = kernel.launch().buffer("data", &data);
+        launch.invocations(16).submit().unwrap().wait().unwrap();
+        assert!(data.read().unwrap().into_iter().eq(6..22));
+        let found = device.executed_lines();
+        let [kernel] = &found[..] else {
+            panic!("{found:?}")
+        };
+        assert_eq!(kernel.kernel, "main");
+        let count = |number: u32| {
+            let line = kernel
+                .lines
+                .iter()
+                .find(|line| line.position.line == number)?;
+            assert_eq!(line.position.file, "covered.wgsl");
+            assert_eq!(line.time.is_zero(), line.count == 0, "{line:?}");
+            Some(line.count)
+        };
+        for (line, times) in [(3, 48), (8, 48), (10, 16), (11, 0), (13, 16)] {
+            assert_eq!(count(line), Some(times * launches), "line {line}");
+        }
+        assert_eq!(count(1), None);
+    }
+    // Without the option there are none.
+    assert_eq!(f.device.executed_lines(), []);
 }

@@ -10,6 +10,9 @@ use crate::interpret::{Bindings, Detect, Dispatch, Options, Order, Outcome, Prep
 use crate::report::FindingKind;
 use crate::source;
 
+/// Invocations of a subgroup, as on this project's own adapter.
+const SUBGROUP_SIZE: u32 = 8;
+
 /// What buffers hold before a run, where nothing is expected: results that are not written show.
 const POISON: u8 = 0xa5;
 
@@ -124,6 +127,10 @@ impl Case {
         prepared: &Prepared<'_>,
         options: Options,
     ) -> Result<(Vec<Vec<u8>>, Outcome), Fault> {
+        let options = Options {
+            subgroup_size: SUBGROUP_SIZE,
+            ..options
+        };
         let mut bindings = Bindings::default();
         for (binding, contents) in self.buffers.iter().enumerate() {
             bindings.bind(0, binding as u32, contents.clone());
@@ -146,6 +153,8 @@ impl Case {
         // Unwritten variables are zero, which programs may rely on.
         let detect = Detect {
             uninitialized: false,
+            // What is read from an invocation that takes no part is the reader's own, wherever such programs run.
+            inactive_lanes: false,
             ..Detect::ALL
         };
         let options = Options {

@@ -19,6 +19,7 @@ use std::slice;
 use super::{
     abi::BoundResource,
     image::{self, ImageAtomic, ImageQuery, Sampled},
+    subgroup,
 };
 use crate::{
     math::{Rare, double},
@@ -67,10 +68,14 @@ pub(crate) enum HostFunction {
     Check(u32),
     /// Puts the invocations of a work-group in an order, by a seed
     Shuffle,
+    /// Does what the lanes that take part do together: see [`subgroup`]
+    Subgroup(subgroup::Operation),
+    /// Lets invocations go on that have come together
+    Meet,
 }
 
 /// The addresses that kernels call, by [`HostFunction::index`].
-pub(crate) static FUNCTIONS: [HostFn; 12] = [
+pub(crate) static FUNCTIONS: [HostFn; 14] = [
     multiply_add_32,
     multiply_add_64,
     rare,
@@ -83,6 +88,8 @@ pub(crate) static FUNCTIONS: [HostFn; 12] = [
     image::sample,
     sanitizer::check,
     schedule::shuffle,
+    subgroup::of_lanes,
+    subgroup::meet,
 ];
 
 impl HostFunction {
@@ -101,6 +108,8 @@ impl HostFunction {
             Self::ImageSample(_) => 9,
             Self::Check(_) => 10,
             Self::Shuffle => 11,
+            Self::Subgroup(_) => 12,
+            Self::Meet => 13,
         }
     }
 
@@ -111,7 +120,9 @@ impl HostFunction {
             | Self::MultiplyAdd64
             | Self::ImageLoad
             | Self::ImageStore
-            | Self::Shuffle => 0,
+            | Self::Shuffle
+            | Self::Meet => 0,
+            Self::Subgroup(operation) => operation.encode(),
             Self::Check(site) => site,
             Self::ImageAtomic(operation) => operation as u32,
             Self::ImageQuery(query) => query as u32,
@@ -133,7 +144,12 @@ impl HostFunction {
             | Self::ImageLoad
             | Self::ImageQuery(_)
             | Self::ImageSample(_) => true,
-            Self::ImageStore | Self::ImageAtomic(_) | Self::Check(_) | Self::Shuffle => false,
+            Self::ImageStore
+            | Self::ImageAtomic(_)
+            | Self::Check(_)
+            | Self::Shuffle
+            | Self::Subgroup(_)
+            | Self::Meet => false,
         }
     }
 

@@ -13,6 +13,8 @@ pub(crate) mod image;
 mod ir;
 mod layout;
 mod passes;
+pub(crate) mod store;
+pub(crate) mod subgroup;
 #[cfg(test)]
 mod tests;
 
@@ -27,6 +29,7 @@ pub(crate) use ir::BindingUse;
 use self::{
     abi::KernelFn,
     error::{CompileError, Result, internal},
+    store::{Compiled, Key, Store},
 };
 use crate::{
     jit::{CodeMemory, target},
@@ -56,6 +59,26 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
+    /// A kernel whose code can be executed.
+    ///
+    /// # Errors
+    /// If the system has no memory for code.
+    fn new(compiled: &Compiled, sites: Arc<[Site]>) -> Result<Self> {
+        Ok(Self {
+            name: compiled.name.clone(),
+            code: CodeMemory::new(&compiled.code)?,
+            bindings: compiled.bindings.clone(),
+            tables: compiled.tables.clone(),
+            workgroup_bytes: compiled.workgroup_bytes,
+            frame_bytes: compiled.frame_bytes,
+            polls: compiled.polls,
+            waits: compiled.waits,
+            cost: compiled.cost,
+            workgroup_size: compiled.workgroup_size,
+            sites,
+        })
+    }
+
     /// Where the code lies.
     pub(crate) fn code(&self) -> std::ops::Range<usize> {
         self.code.range()
@@ -63,7 +86,7 @@ impl Kernel {
 
     /// The code of the kernel.
     pub(crate) fn function(&self) -> KernelFn {
-        // SAFETY: `code` begins with a function that was compiled with the signature of `KernelFn` and the calling
+        // SAFETY: `code` begins with a function that was compiled by this build (`store` takes over no other) with the signature of `KernelFn` and the calling
         // convention of the machine, and it stays mapped as long as `self` lives. `KernelFn` is unsafe to call.
         unsafe { std::mem::transmute::<*const u8, KernelFn>(self.code.address()) }
     }
@@ -72,7 +95,7 @@ impl Kernel {
 /// Values of pipeline-overridable constants, by name or id.
 pub(crate) type Constants = naga::back::PipelineConstants;
 
-/// Compiles an entry point.
+/// Compiles an entry point, or finds what was compiled of the same. A store that `keeps` has it from then on.
 ///
 /// # Errors
 /// If there is no such compute entry point, if constants do not fit, or if the kernel uses what this adapter does not
@@ -80,9 +103,9 @@ pub(crate) type Constants = naga::back::PipelineConstants;
 pub(crate) fn compile(
     module: &naga::Module,
     info: &naga::valid::ModuleInfo,
-    entry: &str,
-    constants: &Constants,
+    (entry, constants): (&str, &Constants),
     options: Options,
+    (store, keeps): (&Store, bool),
 ) -> Result<Kernel> {
     let (module, info) =
         process_overrides(module, info, Some((ShaderStage::Compute, entry)), constants)
@@ -93,11 +116,19 @@ pub(crate) fn compile(
         .position(|point| point.stage == ShaderStage::Compute && point.name == entry)
         .ok_or_else(|| CompileError::NoEntryPoint { name: entry.into() })?;
     let program = front::lower(&module, &info, index, options.instruments)?;
+    // What is told of sites belongs to one module.
+    let key = (keeps && !options.instruments.any()).then(|| Key::of(&program, options));
+    if let Some(compiled) = key.and_then(|key| store.get(key)) {
+        return Kernel::new(&compiled, program.sites);
+    }
     let program = passes::run(program)?;
-    generate(&program, options)
+    let compiled = Arc::new(generate(&program, options)?);
+    let kernel = Kernel::new(&compiled, program.sites)?;
+    store.put(key, &compiled);
+    Ok(kernel)
 }
 
-fn generate(program: &ir::Program, options: Options) -> Result<Kernel> {
+fn generate(program: &ir::Program, options: Options) -> Result<Compiled> {
     let isa = target::isa()?;
     let emitted = emit::emit(program, options, &**isa)?;
     let mut context = Context::for_function(emitted.function);
@@ -107,10 +138,9 @@ fn generate(program: &ir::Program, options: Options) -> Result<Kernel> {
     if let Some(relocation) = compiled.buffer.relocs().first() {
         return Err(internal(format!("code that needs {:?}", relocation.target)));
     }
-    let code = CodeMemory::new(compiled.code_buffer())?;
-    Ok(Kernel {
+    Ok(Compiled {
         name: program.name.clone(),
-        code,
+        code: compiled.code_buffer().to_vec(),
         bindings: program.bindings.values().copied().collect(),
         tables: emitted.tables,
         workgroup_bytes: program.workgroup_bytes.into(),
@@ -118,7 +148,6 @@ fn generate(program: &ir::Program, options: Options) -> Result<Kernel> {
         polls: emitted.polls,
         waits: emitted.waits,
         workgroup_size: program.workgroup_size,
-        sites: program.sites.clone(),
         cost: passes::trips::cost(program).saturating_mul(program.invocations().into()),
     })
 }

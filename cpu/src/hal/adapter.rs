@@ -5,6 +5,8 @@ use std::sync::Arc;
 use wgpu_hal as hal;
 use wgpu_types as wgt;
 
+use crate::compile::subgroup::SIZE as SUBGROUP_SIZE;
+
 use super::{Absent, Api, Device, DeviceResult, Options, Queue, device::Shared};
 
 /// The CPU.
@@ -25,6 +27,8 @@ impl Adapter {
             name: "Tombolo embedded CPU".into(),
             driver: "tombolo-cpu".into(),
             driver_info: env!("CARGO_PKG_VERSION").into(),
+            subgroup_min_size: SUBGROUP_SIZE,
+            subgroup_max_size: SUBGROUP_SIZE,
             ..wgt::AdapterInfo::new(wgt::DeviceType::Cpu, wgt::Backend::Noop)
         };
         hal::ExposedAdapter {
@@ -54,6 +58,9 @@ fn features() -> wgt::Features {
         | wgt::Features::SHADER_INT64_ATOMIC_ALL_OPS
         | wgt::Features::SHADER_INT64_ATOMIC_MIN_MAX
         | wgt::Features::SHADER_FLOAT32_ATOMIC
+        | wgt::Features::PIPELINE_CACHE
+        | wgt::Features::SUBGROUP
+        | wgt::Features::SUBGROUP_BARRIER
         | wgt::Features::TIMESTAMP_QUERY
         | wgt::Features::TIMESTAMP_QUERY_INSIDE_ENCODERS
         | wgt::Features::TIMESTAMP_QUERY_INSIDE_PASSES

@@ -7,10 +7,11 @@ use wgpu_types as wgt;
 
 use super::{
     Absent, Api, BindGroup, BindGroupLayout, Buffer, CommandEncoder, ComputePipeline, DeviceResult,
-    Fence, Options, PipelineLayout, QuerySet, Queue, Sampler, ShaderModule, Texture, TextureView,
-    command::Submission,
+    Fence, Options, PipelineCache, PipelineLayout, QuerySet, Queue, Sampler, ShaderModule, Texture,
+    TextureView, command::Submission,
 };
 use crate::{
+    compile::store::{KernelCounts, KernelDataError, Store},
     exec::{loss::Loss, pool::Pool, timeline::Timeline},
     sanitizer::{Coverage, Finding, Ledger},
 };
@@ -19,6 +20,8 @@ use crate::{
 pub(super) struct Shared {
     pub(super) timeline: Timeline<Submission>,
     options: Arc<Options>,
+    /// Compiled kernels
+    store: Store,
     /// What instrumented kernels have shown
     ledger: Arc<Ledger>,
 }
@@ -31,6 +34,7 @@ impl Shared {
         Self {
             timeline: Timeline::new(Arc::new(Pool::new(threads))),
             options,
+            store: Store::default(),
             ledger: Arc::default(),
         }
     }
@@ -66,6 +70,42 @@ impl Device {
     /// [`Options::coverage`].
     pub fn coverage(&self) -> Vec<Coverage> {
         self.shared.ledger.coverage()
+    }
+
+    /// As [`Self::coverage`], for what was executed since this was called last, by the debug markers before dispatches. What
+    /// was taken is no longer in `coverage`.
+    pub fn take_coverage(&self) -> Vec<Coverage> {
+        self.shared.ledger.take_coverage()
+    }
+
+    /// The kernels of pipelines that were created with a pipeline cache of wgpu, as bytes: code for this processor, for
+    /// [`Self::import_kernels`] in a process with the same build of this crate. wgpu's `PipelineCache::get_data` has
+    /// nothing, since wgpu knows the data of Vulkan alone.
+    ///
+    /// With [`Options::sanitizer`] or [`Options::coverage`], kernels are not kept.
+    pub fn export_kernels(&self) -> Vec<u8> {
+        self.shared.store.export()
+    }
+
+    /// Takes over kernels that a device has exported, and returns how many. Pipelines that are created from here on, with a
+    /// pipeline cache of wgpu, use them.
+    ///
+    /// # Errors
+    /// [`KernelDataError`] for bytes that are no kernels of the same build for the same processor, or damaged. Nothing is
+    /// taken over then, and nothing of it is ever executed.
+    ///
+    /// # Safety
+    /// The bytes are code that will be executed. They must be what [`Self::export_kernels`] has returned, or something that
+    /// nobody has made to look like that: the checks find damage, and no intent. So nobody may be able to write them whom
+    /// the program would not let execute code.
+    pub unsafe fn import_kernels(&self, data: &[u8]) -> Result<usize, KernelDataError> {
+        // SAFETY: by contract.
+        unsafe { self.shared.store.import(data) }
+    }
+
+    /// How many kernels were compiled, and how many were found instead.
+    pub fn kernel_counts(&self) -> KernelCounts {
+        self.shared.store.counts()
     }
 
     /// Whether the device still runs what it is given.
@@ -192,7 +232,7 @@ impl hal::Device for Device {
 
     unsafe fn create_render_pipeline(
         &self,
-        _desc: &hal::RenderPipelineDescriptor<PipelineLayout, ShaderModule, Absent>,
+        _desc: &hal::RenderPipelineDescriptor<PipelineLayout, ShaderModule, PipelineCache>,
     ) -> Result<Absent, hal::PipelineError> {
         Err(hal::PipelineError::Linkage(
             wgt::ShaderStages::VERTEX,
@@ -206,16 +246,17 @@ impl hal::Device for Device {
 
     unsafe fn create_compute_pipeline(
         &self,
-        desc: &hal::ComputePipelineDescriptor<PipelineLayout, ShaderModule, Absent>,
+        desc: &hal::ComputePipelineDescriptor<PipelineLayout, ShaderModule, PipelineCache>,
     ) -> Result<ComputePipeline, hal::PipelineError> {
-        ComputePipeline::new(&desc.stage, &self.shared.ledger)
+        let store = (&self.shared.store, desc.cache.is_some());
+        ComputePipeline::new(&desc.stage, store, &self.shared.ledger)
     }
 
     unsafe fn destroy_compute_pipeline(&self, _pipeline: ComputePipeline) {}
 
     unsafe fn create_ray_tracing_pipeline(
         &self,
-        _desc: &hal::RayTracingPipelineDescriptor<PipelineLayout, ShaderModule, Absent>,
+        _desc: &hal::RayTracingPipelineDescriptor<PipelineLayout, ShaderModule, PipelineCache>,
     ) -> Result<Absent, hal::PipelineError> {
         Err(hal::PipelineError::Linkage(
             wgt::ShaderStages::empty(),
@@ -238,13 +279,11 @@ impl hal::Device for Device {
     unsafe fn create_pipeline_cache(
         &self,
         _desc: &hal::PipelineCacheDescriptor<'_>,
-    ) -> Result<Absent, hal::PipelineCacheError> {
-        Err(hal::DeviceError::Unexpected.into())
+    ) -> Result<PipelineCache, hal::PipelineCacheError> {
+        Ok(PipelineCache)
     }
 
-    unsafe fn destroy_pipeline_cache(&self, cache: Absent) {
-        match cache {}
-    }
+    unsafe fn destroy_pipeline_cache(&self, _cache: PipelineCache) {}
 
     unsafe fn create_query_set(
         &self,

@@ -26,9 +26,12 @@ pub struct Options {
     /// barriers: the same seed, the same order and the same results, and every dispatch on one thread. `None` for the usual
     /// order. Programs that are correct have the same results with every seed, as far as WGSL defines them.
     pub schedule: Option<u64>,
-    /// Whether executions of statements are counted: [`Device::coverage`](super::Device::coverage) has the results.
-    /// Dispatches run on one thread, many times slower.
+    /// Whether executions of statements are counted, and the time that they take: [`Device::coverage`](super::Device::coverage)
+    /// has the results. Dispatches run on one thread, many times slower.
     pub coverage: bool,
+    /// Whether kernels are listed for `perf`, in `/tmp/perf-<pid>.map`: samples in kernels have names then. On Linux; elsewhere
+    /// the log has a warning for each kernel.
+    pub perf_map: bool,
 }
 
 impl Default for Options {
@@ -40,6 +43,7 @@ impl Default for Options {
             sanitizer: None,
             schedule: None,
             coverage: false,
+            perf_map: false,
         }
     }
 }

@@ -31,7 +31,7 @@ pub use device::Device;
 pub use encoder::CommandEncoder;
 pub use fence::Fence;
 pub use instance::{Instance, Options};
-pub use pipeline::{ComputePipeline, ShaderModule};
+pub use pipeline::{ComputePipeline, PipelineCache, ShaderModule};
 pub use query::QuerySet;
 pub use queue::Queue;
 pub use texture::{Sampler, Texture, TextureView};
@@ -65,7 +65,7 @@ impl hal::Api for Api {
     type RenderPipeline = Absent;
     type ComputePipeline = ComputePipeline;
     type RayTracingPipeline = Absent;
-    type PipelineCache = Absent;
+    type PipelineCache = PipelineCache;
     type AccelerationStructure = Absent;
 }
 
@@ -98,6 +98,7 @@ resources!(
     Device,
     Fence,
     Instance,
+    PipelineCache,
     PipelineLayout,
     QuerySet,
     Queue,
@@ -113,6 +114,7 @@ impl hal::DynBuffer for Buffer {}
 impl hal::DynCommandBuffer for CommandBuffer {}
 impl hal::DynComputePipeline for ComputePipeline {}
 impl hal::DynFence for Fence {}
+impl hal::DynPipelineCache for PipelineCache {}
 impl hal::DynPipelineLayout for PipelineLayout {}
 impl hal::DynQuerySet for QuerySet {}
 impl hal::DynShaderModule for ShaderModule {}

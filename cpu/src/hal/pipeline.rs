@@ -7,7 +7,8 @@ use wgpu_types as wgt;
 
 use super::Options;
 use crate::{
-    compile::{self, Kernel, error::CompileError},
+    compile::{self, Kernel, error::CompileError, store::Store},
+    jit::perf,
     sanitizer::{Instruments, Ledger, Monitor, Text, Watched},
 };
 
@@ -17,6 +18,8 @@ pub struct ShaderModule {
     info: naga::valid::ModuleInfo,
     options: compile::Options,
     text: Option<Text>,
+    /// Whether kernels are listed for `perf`
+    perf_map: bool,
 }
 
 impl ShaderModule {
@@ -46,6 +49,7 @@ impl ShaderModule {
                 },
                 schedule: options.schedule,
             },
+            perf_map: options.perf_map,
             text: shader.debug_source.map(|source| Text {
                 file: source.file_name.into(),
                 text: source.source_code.into(),
@@ -60,6 +64,12 @@ impl fmt::Debug for ShaderModule {
     }
 }
 
+/// What a pipeline is created with so that its kernel is kept: see [`Device::export_kernels`](super::Device::export_kernels).
+///
+/// It has no data of its own: wgpu checks and takes data of Vulkan alone.
+#[derive(Debug)]
+pub struct PipelineCache;
+
 /// A kernel that is ready to run.
 #[derive(Clone)]
 pub struct ComputePipeline {
@@ -69,12 +79,16 @@ pub struct ComputePipeline {
     options: compile::Options,
     text: Option<Text>,
     ledger: Arc<Ledger>,
+    #[cfg(all(feature = "gdb", target_os = "linux"))]
+    _listed: Arc<crate::jit::gdb::Listed>,
 }
 
 impl ComputePipeline {
-    /// Compiles an entry point. What its dispatches show comes into `ledger`.
+    /// Compiles an entry point, or finds it in `store`, which keeps it if there is a cache. What its dispatches show comes
+    /// into `ledger`.
     pub(super) fn new(
         stage: &hal::ProgrammableStage<'_, ShaderModule>,
+        (store, keeps): (&Store, bool),
         ledger: &Arc<Ledger>,
     ) -> Result<Self, hal::PipelineError> {
         let ShaderModule {
@@ -82,10 +96,17 @@ impl ComputePipeline {
             info,
             options,
             text,
+            perf_map,
         } = stage.module;
-        let kernel = compile::compile(module, info, stage.entry_point, stage.constants, *options)
+        let (entry, constants) = (stage.entry_point, stage.constants);
+        let kernel = compile::compile(module, info, (entry, constants), *options, (store, keeps))
             .map_err(|error| pipeline_error(stage.entry_point, &error))?;
+        if *perf_map {
+            perf::list(&kernel.name, kernel.code());
+        }
         Ok(Self {
+            #[cfg(all(feature = "gdb", target_os = "linux"))]
+            _listed: Arc::new(crate::jit::gdb::Listed::new(&kernel.name, kernel.code())),
             kernel: Arc::new(kernel),
             zero_workgroup: stage.zero_initialize_workgroup_memory,
             options: *options,

@@ -54,6 +54,8 @@ pub enum FindingKind {
         /// The barrier at which it waits; `None` if it has ended
         other_place: Option<TextPlace>,
     },
+    /// An index is the result of a sum, a difference or a product that does not fit its type.
+    IndexOverflow,
     /// Memory was read that nobody has written.
     Unwritten {
         /// The first such byte, from the start of the variable, as for races
@@ -231,6 +233,11 @@ impl fmt::Display for Finding {
                     None => write!(f, "invocation {other} has ended"),
                 }
             }
+            FindingKind::IndexOverflow => write!(
+                f,
+                "an index at {place} overflowed where it was computed, by invocation {invocation}: compute it in a wider type, \
+                 or leave the check out if it is to wrap"
+            ),
             FindingKind::Unwritten { offset } => write!(
                 f,
                 "byte {offset} of {variable} is read at {place} by invocation {invocation}, and was never written"

@@ -1,8 +1,9 @@
-//! What the dispatches of a device have shown: findings, and which statements were executed.
+//! What the dispatches of a device have shown: findings, and which statements were executed for how long.
 
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use super::{Finding, TextPlace};
@@ -16,6 +17,8 @@ const KEPT: usize = 4096;
 pub struct Coverage {
     /// The entry point
     pub kernel: String,
+    /// The debug marker that was inserted last before the dispatches, where these are told apart
+    pub marker: Option<Arc<str>>,
     /// Lines with statements of the functions that the kernel calls, in the order of the text
     pub lines: Vec<Line>,
 }
@@ -28,7 +31,16 @@ pub struct Line {
     pub place: TextPlace,
     /// Executions of it, by all invocations
     pub count: u64,
+    /// Time that the statements of the line took, in all executions: about, since every statement is called out, and since
+    /// the processor has several statements in work at a time
+    pub time: Duration,
 }
+
+/// Whose executions are counted: a kernel, and the marker before its dispatches.
+type Of = (String, Option<Arc<str>>);
+
+/// Executions of statements, and the time that they took.
+pub(super) type Places = HashMap<TextPlace, (u64, Duration)>;
 
 /// The findings and counts of a device.
 #[derive(Debug, Default)]
@@ -40,8 +52,8 @@ pub(crate) struct Ledger {
 struct State {
     findings: Vec<Finding>,
     dropped: u64,
-    /// By kernel, in the order of their first dispatches
-    coverage: Vec<(String, HashMap<TextPlace, u64>)>,
+    /// By kernel and marker, in the order of their first dispatches
+    coverage: Vec<(Of, Places)>,
 }
 
 impl Ledger {
@@ -68,50 +80,72 @@ impl Ledger {
         std::mem::take(&mut state.findings)
     }
 
-    pub(crate) fn count(&self, kernel: &str, counts: HashMap<TextPlace, u64>) {
-        let mut state = self.lock();
-        let known = state.coverage.iter().position(|(name, _)| name == kernel);
-        let at = known.unwrap_or_else(|| {
-            state.coverage.push((kernel.to_owned(), HashMap::new()));
-            state.coverage.len() - 1
-        });
-        let Some((_, places)) = state.coverage.get_mut(at) else {
-            return;
-        };
-        for (place, count) in counts {
-            let sum = places.entry(place).or_default();
-            *sum = sum.saturating_add(count);
-        }
+    pub(crate) fn count(&self, kernel: &str, marker: Option<&Arc<str>>, counts: Places) {
+        let of = (kernel.to_owned(), marker.cloned());
+        add(&mut self.lock().coverage, &of, counts);
     }
 
-    /// Counts by line: of statements on the same line, the first one's. Where lines are not known, by statement.
+    /// What was counted since this was taken last, by marker.
+    pub(crate) fn take_coverage(&self) -> Vec<Coverage> {
+        let taken = std::mem::take(&mut self.lock().coverage);
+        taken.iter().map(by_line).collect()
+    }
+
+    /// Counts by line: of statements on the same line, the first one's, and the time of all. Where lines are not known, by statement.
     pub(crate) fn coverage(&self) -> Vec<Coverage> {
-        let state = self.lock();
-        let by_line = |(kernel, places): &(String, HashMap<TextPlace, u64>)| {
-            let mut lines: Vec<Line> = places
-                .iter()
-                .map(|(place, &count)| Line {
-                    place: place.clone(),
-                    count,
-                })
-                .collect();
-            let key = |line: &Line| {
-                (
-                    line.place.line,
-                    line.place.span.clone().map(|span| span.start),
-                )
-            };
-            lines.sort_by_key(key);
-            lines.dedup_by(|next, first| {
-                let line = |line: &Line| line.place.line.map(|(line, _)| line);
-                line(next).is_some() && line(next) == line(first)
-            });
-            Coverage {
-                kernel: kernel.clone(),
-                lines,
-            }
-        };
-        state.coverage.iter().map(by_line).collect()
+        let mut kernels = Vec::new();
+        for ((kernel, _), places) in &self.lock().coverage {
+            add(&mut kernels, &(kernel.clone(), None), places.clone());
+        }
+        kernels.iter().map(by_line).collect()
+    }
+}
+
+/// Adds executions to those that are counted of the same.
+fn add(coverage: &mut Vec<(Of, Places)>, of: &Of, counts: Places) {
+    let known = coverage.iter().position(|(known, _)| known == of);
+    let at = known.unwrap_or_else(|| {
+        coverage.push((of.clone(), Places::new()));
+        coverage.len() - 1
+    });
+    let Some((_, places)) = coverage.get_mut(at) else {
+        return;
+    };
+    for (place, (count, time)) in counts {
+        let (sum, times) = places.entry(place).or_default();
+        *sum = sum.saturating_add(count);
+        *times = times.saturating_add(time);
+    }
+}
+
+fn by_line(((kernel, marker), places): &(Of, Places)) -> Coverage {
+    let mut lines: Vec<Line> = places
+        .iter()
+        .map(|(place, &(count, time))| Line {
+            place: place.clone(),
+            count,
+            time,
+        })
+        .collect();
+    let key = |line: &Line| {
+        (
+            line.place.line,
+            line.place.span.clone().map(|span| span.start),
+        )
+    };
+    lines.sort_by_key(key);
+    lines.dedup_by(|next, first| {
+        let line = |line: &Line| line.place.line.map(|(line, _)| line);
+        let same = line(next).is_some() && line(next) == line(first);
+        if same {
+            first.time = first.time.saturating_add(next.time);
+        }
+        same
+    });
+    Coverage {
+        kernel: kernel.clone(),
+        marker: marker.clone(),
+        lines,
     }
 }
 

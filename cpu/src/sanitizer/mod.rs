@@ -26,7 +26,8 @@
 //!   Indices in text known to be too large are errors of naga, not findings.
 //! - **Data races** ([`FindingKind::Race`]): two accesses of the same bytes by different invocations, one a write, not
 //!   both atomic, with nothing to order them. `workgroupBarrier` orders work-group memory and `storageBarrier` orders
-//!   storage, each for the invocations of one work-group only: as WGSL says. Between work-groups, what orders is the pair
+//!   storage, each for the invocations of one work-group only: as WGSL says. `subgroupBarrier` orders both for those of a
+//!   subgroup. Between work-groups, what orders is the pair
 //!   of fences of the memory model: `storageBarrier` before an atomic write in one work-group, and behind an atomic read
 //!   of that value in the other. Races are found whether or not the schedule of this run shows a wrong result.
 //! - **Barriers apart** ([`FindingKind::BarrierApart`]): invocations of a work-group that wait at different barriers, or that
@@ -35,13 +36,15 @@
 //!   work-group has written, if the pipeline does not ask for zeros. WGSL defines memory without an initializer as zero,
 //!   and programs count on that (a counter that begins with `atomicAdd`), so such reads of zeroed memory, and those of
 //!   private variables without an initializer, are findings with [`Checks::unwritten`] only.
+//! - **Overflow of indices** ([`FindingKind::IndexOverflow`]), with [`Checks::index_overflow`] only: an addition, a subtraction or
+//!   a multiplication of `i32` or `u32` whose result does not fit, if an index is made of it. Operands are followed within
+//!   the expression and through `let`, not through variables, parameters and components of vectors.
 //!
 //! # What is not found
 //! - Storage that the host never wrote: buffers are zero by definition of WebGPU.
 //! - Races with the host, and between dispatches: the queue orders dispatches, and the host's accesses are not seen.
 //! - Accesses of texels: textures have no addresses that two bindings could share, and what is outside is defined.
-//! - Overflow of integers: WGSL defines it as wrapping, so a hash cannot be told from a mistake. An index that overflowed is
-//!   found where it is out of bounds.
+//! - Overflow of integers that are no indices: WGSL defines it as wrapping, so a hash cannot be told from a mistake.
 //! - The same barrier in different iterations of a loop, if every invocation waits as often.
 //! - More than two unordered readers of the same bytes are not remembered: with fences between work-groups, a race with a
 //!   third reader may be missed. Without such fences nothing is missed.
@@ -79,6 +82,8 @@ pub struct Checks {
     /// Reads of memory that is zero only because nobody has written there: private and work-group variables without an
     /// initializer (default: no; work-group memory that is not zeroed is checked in any case)
     pub unwritten: bool,
+    /// Indices whose computation overflowed (default: no; WGSL defines it as wrapping, and hash tables count on that)
+    pub index_overflow: bool,
 }
 
 impl Default for Checks {
@@ -88,6 +93,7 @@ impl Default for Checks {
             races: true,
             barriers: true,
             unwritten: false,
+            index_overflow: false,
         }
     }
 }

@@ -9,14 +9,15 @@ use std::{
     ptr::NonNull,
     slice,
     sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 use super::{
-    Access, Accessed, Checks, Finding, FindingKind, Ledger, Memory, Site, Space, TextPlace, What,
+    Access, Accessed, Checks, Finding, FindingKind, Ledger, Memory, Site, Space, What,
     barriers::Round,
     clocks::{Clock, Published},
-    ledger::Text,
-    shadow::{Record, Shadow},
+    ledger::{Places, Text},
+    shadow::{Interval, Record, Shadow},
     site::ROWS,
 };
 use crate::compile::abi::BoundResource;
@@ -43,6 +44,8 @@ pub(crate) struct Watched {
 /// What it makes of what it sees is in [`report`](super::report).
 pub(crate) struct Monitor {
     pub(super) watched: Watched,
+    /// Whether statements are counted, and their time is taken
+    times: bool,
     state: Mutex<State>,
 }
 
@@ -57,6 +60,10 @@ pub(super) struct State {
     pub(super) dropped: u64,
     /// Executions, by site
     counts: Vec<u64>,
+    /// Time of statements, by site
+    times: Vec<Duration>,
+    /// The statement that runs, and since when
+    running: Option<(u32, Instant)>,
 }
 
 /// What makes findings of a dispatch the same: the nature, the site, and the other site of a race.
@@ -72,6 +79,8 @@ pub(super) struct Group {
     /// Barriers that order storage
     pub(super) storage_interval: u32,
     pub(super) clock: Clock,
+    /// Barriers of subgroups, by invocation
+    waits: HashMap<u32, u32>,
     /// Written words of variables, by slot and invocation
     written: HashMap<(u32, u32), Vec<bool>>,
 }
@@ -148,9 +157,12 @@ impl Monitor {
             }
             _ => false,
         });
+        let statement = |site: &Site| matches!(site.what, What::Statement(_));
+        let times = watched.sites.iter().any(statement);
         // Half floats are accessed each by itself.
         let unit = if halves { 2 } else { 4 };
         Self {
+            times,
             state: Mutex::new(State {
                 buffers: Shadow::new(unit),
                 published: Published::default(),
@@ -159,12 +171,47 @@ impl Monitor {
                 found: Vec::new(),
                 dropped: 0,
                 counts: vec![0; watched.sites.len()],
+                times: vec![Duration::ZERO; watched.sites.len()],
+                running: None,
             }),
             watched,
         }
     }
 
+    /// Stops the clock while the monitor works, and lets it go on for the statement that runs.
     fn observe(&self, which: u32, site: &Site, words: &[u32], bound: Option<BoundResource>) {
+        if !self.times {
+            let state = self.state.lock();
+            return self.look(
+                &mut state.unwrap_or_else(PoisonError::into_inner),
+                (which, site),
+                words,
+                bound,
+            );
+        }
+        let now = Instant::now();
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let running = state.running.take();
+        if let Some((before, since)) = running
+            && let Some(time) = state.times.get_mut(before as usize)
+        {
+            *time = time.saturating_add(now.saturating_duration_since(since));
+        }
+        self.look(&mut state, (which, site), words, bound);
+        let next = match site.what {
+            What::Statement(_) => Some(which),
+            _ => running.map(|(before, _)| before),
+        };
+        state.running = next.map(|next| (next, Instant::now()));
+    }
+
+    fn look(
+        &self,
+        state: &mut State,
+        (which, site): (u32, &Site),
+        words: &[u32],
+        bound: Option<BoundResource>,
+    ) {
         let &[x, y, z, invocation, ref words @ ..] = words else {
             return;
         };
@@ -173,8 +220,6 @@ impl Monitor {
             invocation,
             site: which,
         };
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = &mut *state;
         match &site.what {
             What::Statement(_) => {
                 if let Some(count) = state.counts.get_mut(which as usize) {
@@ -194,6 +239,15 @@ impl Monitor {
                 let group = state.group(caller.group);
                 let shown = group.round.wait(which, invocation, of);
                 self.shown(state, caller, shown);
+            }
+            What::Overflow => {
+                if words.first().is_some_and(|&overflowed| overflowed != 0) {
+                    self.find(state, caller, u32::MAX, FindingKind::IndexOverflow);
+                }
+            }
+            What::SubgroupBarrier => {
+                let group = state.group(caller.group);
+                *group.waits.entry(invocation).or_default() += 1;
             }
             What::End => {
                 let of = self.invocations();
@@ -219,24 +273,29 @@ impl Monitor {
     pub(crate) fn end_group(&self, id: [u32; 3]) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.groups.remove(&id);
+        // What comes between work-groups is no statement's.
+        state.running = None;
     }
 
     /// Hands over what was found.
     pub(crate) fn finish(&self, ledger: &Ledger) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let found = std::mem::take(&mut state.found);
-        let mut counts: HashMap<usize, (u64, &Site)> = HashMap::new();
-        for (site, &count) in self.watched.sites.iter().zip(&state.counts) {
+        let mut counts: HashMap<usize, (u64, Duration, &Site)> = HashMap::new();
+        let sites = self.watched.sites.iter().zip(&state.counts);
+        for ((site, &count), &time) in sites.zip(&state.times) {
             if let What::Statement(number) = site.what {
-                let (sum, _) = counts.entry(number).or_insert((0, site));
+                let (sum, times, _) = counts.entry(number).or_insert((0, Duration::ZERO, site));
                 *sum = sum.saturating_add(count);
+                *times = times.saturating_add(time);
             }
         }
         // Of several statements at the same place, the one that was executed most often counts.
-        let mut places: HashMap<TextPlace, u64> = HashMap::new();
-        for (count, site) in counts.into_values() {
-            let most = places.entry(self.place(site)).or_default();
+        let mut places = Places::new();
+        for (count, time, site) in counts.into_values() {
+            let (most, times) = places.entry(self.place(site)).or_default();
             *most = count.max(*most);
+            *times = times.saturating_add(time);
         }
         if state.dropped > 0 {
             log::warn!(
@@ -248,7 +307,8 @@ impl Monitor {
         drop(state);
         ledger.add(found.into_iter().map(|(_, finding)| finding).collect());
         if !places.is_empty() {
-            ledger.count(&self.watched.kernel, places);
+            let marker = self.watched.marker.as_ref();
+            ledger.count(&self.watched.kernel, marker, places);
         }
     }
 
@@ -317,7 +377,14 @@ impl Monitor {
             ..
         } = state;
         let group = group_of(groups, ids, caller.group);
-        let record = |interval| Record::new(group.number, caller.invocation, interval, caller.site);
+        let subgroup = group.waits.get(&caller.invocation).copied().unwrap_or(0);
+        let record = |group_interval| {
+            let interval = Interval {
+                group: group_interval,
+                subgroup,
+            };
+            Record::new(group.number, caller.invocation, interval, caller.site)
+        };
         let mut raced = None;
         match accessed.memory {
             Memory::WorkGroup => {
@@ -332,7 +399,7 @@ impl Monitor {
                 let base = bound?.address.addr() as u64;
                 let now = record(group.storage_interval);
                 let clock = &group.clock;
-                let ordered = |earlier: &Record| clock.knows(earlier.group, earlier.interval);
+                let ordered = |earlier: &Record| clock.knows(earlier.group, earlier.interval.group);
                 for &(start, bytes) in &accessed.runs {
                     let run = (base + offset + u64::from(start), bytes.into());
                     let found = buffers.access(run, accessed.access, now, &ordered);
@@ -416,6 +483,7 @@ fn group_of<'a>(
             interval: 0,
             storage_interval: 0,
             clock: Clock::default(),
+            waits: HashMap::new(),
             written: HashMap::new(),
         }
     })

@@ -106,7 +106,7 @@ impl Monitor {
         }
         let (space, variable) = match &site.what {
             What::Access(accessed) => (accessed.space, accessed.variable.as_deref()),
-            What::Index { .. } => (Space::Value, None),
+            What::Index { .. } | What::Overflow => (Space::Value, None),
             _ => (Space::Control, None),
         };
         let finding = Finding {

@@ -9,14 +9,31 @@
 //! - An access that is ordered behind a remembered one takes its place: what races with the earlier one and comes later
 //!   races with the new one as well.
 //! - Of accesses that are not ordered, two stand for all: two of different work-groups if there are such, since no
-//!   invocation is of both, or else two of different invocations.
+//!   invocation is of both, or else two of different subgroups, or else two of different invocations.
 
 use std::collections::HashMap;
 
 use super::Access;
+use crate::compile::subgroup::SIZE;
 
 /// Cells of a page.
 const PAGE: u64 = 512;
+
+/// A stretch between barriers that order some memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Interval {
+    /// Barriers of the work-group before
+    pub(super) group: u32,
+    /// Barriers of the subgroup since
+    pub(super) subgroup: u32,
+}
+
+impl Interval {
+    const START: Self = Self {
+        group: 0,
+        subgroup: 0,
+    };
+}
 
 /// An access: who, when, and at which site.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,7 +43,7 @@ pub(super) struct Record {
     /// Index in the work-group
     pub(super) invocation: u32,
     /// Barriers that order the memory, so far
-    pub(super) interval: u32,
+    pub(super) interval: Interval,
     site: u32,
 }
 
@@ -37,11 +54,11 @@ impl Record {
     const NONE: Self = Self {
         group: 0,
         invocation: 0,
-        interval: 0,
+        interval: Interval::START,
         site: NOWHERE,
     };
 
-    pub(super) fn new(group: u32, invocation: u32, interval: u32, site: u32) -> Self {
+    pub(super) fn new(group: u32, invocation: u32, interval: Interval, site: u32) -> Self {
         Self {
             group,
             invocation,
@@ -137,7 +154,11 @@ impl Cell {
             }
         }
         let [first, second] = records;
-        if !placed && first.group == second.group && first.group != now.group {
+        if placed || first.group != second.group {
+            return;
+        }
+        let apart = subgroup(first) != subgroup(second);
+        if now.group != first.group || !apart && subgroup(&now) != subgroup(first) {
             *second = now;
         }
     }
@@ -148,10 +169,18 @@ impl Cell {
     }
 }
 
+/// The number of the subgroup in its work-group.
+fn subgroup(record: &Record) -> u32 {
+    record.invocation / SIZE
+}
+
 /// Whether a remembered access is ordered before a new one.
 fn before(record: &Record, now: &Record, ordered: &dyn Fn(&Record) -> bool) -> bool {
     if record.group == now.group {
-        record.invocation == now.invocation || record.interval != now.interval
+        record.invocation == now.invocation
+            || record.interval.group != now.interval.group
+            || subgroup(record) == subgroup(now)
+                && record.interval.subgroup != now.interval.subgroup
     } else {
         ordered(record)
     }
@@ -217,6 +246,10 @@ mod tests {
     const NEVER: &dyn Fn(&Record) -> bool = &|_| false;
 
     fn record(group: u32, invocation: u32, interval: u32) -> Record {
+        let interval = Interval {
+            group: interval,
+            subgroup: 0,
+        };
         Record::new(group, invocation, interval, 7)
     }
 
@@ -243,7 +276,8 @@ mod tests {
                 && !(atomic(a) && atomic(b))
                 && (x.group != y.group || x.invocation != y.invocation && x.interval == y.interval)
         };
-        let grows = |x: Record, y: Record| x.group != y.group || x.interval <= y.interval;
+        let grows =
+            |x: Record, y: Record| x.group != y.group || x.interval.group <= y.interval.group;
         let mut checked = 0;
         for &a in &all {
             for &b in &all {
@@ -269,6 +303,21 @@ mod tests {
             }
         }
         assert!(checked > 5_000, "{checked}");
+    }
+
+    #[test]
+    fn barriers_of_subgroups_order_what_these_do() {
+        let at = |invocation, subgroup| {
+            let interval = Interval { group: 3, subgroup };
+            Record::new(0, invocation, interval, 7)
+        };
+        let mut shadow = Shadow::new(4);
+        let mut races = |access, record| shadow.access((0, 4), access, record, NEVER).is_some();
+        assert!(!races(Access::Write, at(0, 0)));
+        assert!(!races(Access::Read, at(SIZE - 1, 1)));
+        assert!(!races(Access::Write, at(1, 2)));
+        // Another subgroup has not waited for this one, however often it has waited.
+        assert!(races(Access::Read, at(SIZE, 3)));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! | --- | --- |
 //! | [`What::Access`] | the index into an array of bindings, if there is one; the index of each step |
 //! | [`What::Index`] | the index |
+//! | [`What::Overflow`] | whether it happened |
 //! | others | none |
 
 use std::{ops::Range, sync::Arc};
@@ -37,6 +38,10 @@ pub(crate) enum What {
         workgroup: bool,
         storage: bool,
     },
+    /// Whether the computation of an index overflowed
+    Overflow,
+    /// The invocation goes on behind a barrier of its subgroup
+    SubgroupBarrier,
     /// A variable of a function begins to exist, with an initial value or without
     Declare {
         slot: u32,
@@ -86,7 +91,7 @@ impl Site {
             What::Access(accessed) => {
                 usize::from(accessed.bindings.is_some()) + accessed.steps.len()
             }
-            What::Index { .. } => 1,
+            What::Index { .. } | What::Overflow => 1,
             _ => 0,
         }
     }

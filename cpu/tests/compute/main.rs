@@ -8,9 +8,12 @@ mod flow;
 mod harness;
 #[path = "../support/kernel.rs"]
 mod kernel;
+mod kernels;
 mod lanes;
 mod memory;
 mod queue;
 mod sanitizer;
 mod schedules;
+mod subgroups;
 mod textures;
+mod tools;

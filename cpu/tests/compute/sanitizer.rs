@@ -523,3 +523,47 @@ fn markers_tell_dispatches_apart() {
     assert_eq!(markers, [Some("outside"), Some("first"), Some("second")]);
     assert!(cpu.findings().is_empty());
 }
+
+#[test]
+fn overflow_of_indices_is_found_on_request() {
+    let mut checks = Checks::default();
+    checks.index_overflow = true;
+    checks.races = false;
+    let found = |body: &str| {
+        let findings = find_with(checks, body);
+        let overflows = |finding: &Finding| finding.kind == FindingKind::IndexOverflow;
+        assert!(findings.iter().all(overflows), "{body}: {findings:?}");
+        findings
+            .iter()
+            .map(|finding| finding.occurrences)
+            .sum::<u64>()
+    };
+    // Of 16 invocations, those whose product does not fit; the remainder is in range.
+    assert_eq!(found("data[at.x] = data[(at.x * 0x20000000u) % 8u];"), 8);
+    assert_eq!(
+        found("let n = (at.x - 3u) & 7u; data[at.x] = u32(TABLE[n % 5u]);"),
+        3
+    );
+    assert_eq!(
+        found("let n = i32(at.x) * 0x10000000i; data[at.x] = u32(TABLE[u32(n + 5i) % 5u]);"),
+        8
+    );
+    // Through selections and conversions, and in another function.
+    assert_eq!(
+        found("data[at.x] = data[u32(i32(select(at.x + 0xfffffff8u, 0u, at.x > 9u))) & 7u];"),
+        8
+    );
+    // What fits, what is no index, and what comes out of a variable.
+    assert_eq!(
+        found("data[at.x] = (data[at.x * 2u % 32u] + 7u) * 0xffffffffu;"),
+        0
+    );
+    assert_eq!(
+        found("var n = at.x * 0x20000000u; data[at.x] = data[n % 8u];"),
+        0
+    );
+    assert_eq!(
+        find("data[at.x] = TABLE[(at.x * 0x20000000u) % 5u];").len(),
+        0
+    );
+}

@@ -181,4 +181,8 @@ fn twice(x: u32) -> u32 {
     assert_eq!(count(11), Some(0));
     assert_eq!(count(13), Some(16));
     assert_eq!(count(1), None);
+    // What was executed took some time, and what was not took none.
+    for line in &coverage[0].lines {
+        assert_eq!(line.time.is_zero(), line.count == 0, "{line:?}");
+    }
 }

@@ -1,4 +1,5 @@
-//! The sanitizer: a launch on a sanitized device fails with what was found in it.
+//! The sanitizer: a launch on a sanitized device fails with what was found in it. On a device that counts statements, those of
+//! the launch are counted when it has ended.
 
 use std::sync::{Arc, Weak};
 
@@ -81,6 +82,9 @@ impl CompletionHook for Asker {
                 excerpt: String::new(),
             },
         };
+        let own = |range| self.places.as_ref()?.own_position(range);
+        let executed = &findings.executed;
+        executed.count(&device.raw, (&self.marker, &self.kernel), &own);
         let found = findings.behind(&device.raw, &self.marker);
         let defects: Vec<_> = found
             .iter()

@@ -52,6 +52,10 @@ struct Arguments {
     /// and WGSL to the letter.
     #[arg(long)]
     strict: bool,
+    /// Operations of subgroups: for adapters with subgroups of eight that come together again wherever control flow lets
+    /// them.
+    #[arg(long)]
+    subgroups: bool,
     /// Attempts to shrink a program that fails; 0 to leave it as it is.
     #[arg(long, default_value_t = 3000)]
     shrink: usize,
@@ -75,6 +79,7 @@ impl Arguments {
             statements: self.statements,
             rounding: self.strict,
             wide_shifts: self.strict,
+            subgroups: self.subgroups,
             ..Options::default()
         }
     }

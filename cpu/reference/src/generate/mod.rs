@@ -9,6 +9,7 @@
 //! - Memory that invocations share is, between two barriers, either each invocation's own part or read
 //!   only. Barriers stand in uniform flow. Results of atomic functions are not used, and each cell knows
 //!   one function.
+//! - Which invocations take part in an operation of a subgroup follows from control flow alone.
 //! - Every loop has a counter that nothing else changes; the steps of an invocation are counted while
 //!   the program is made, and are bounded.
 //!
@@ -23,6 +24,7 @@ pub mod print;
 mod programs;
 mod scope;
 mod statements;
+mod subgroups;
 
 pub use programs::program;
 
@@ -37,6 +39,9 @@ pub struct Options {
     pub rounding: bool,
     /// Shift by amounts beyond the width, which WGSL defines and naga's SPIR-V does not.
     pub wide_shifts: bool,
+    /// Operations of subgroups, anywhere: only for implementations whose subgroups have the interpreter's size, and whose
+    /// invocations come together again wherever structured control flow lets them.
+    pub subgroups: bool,
 }
 
 impl Default for Options {
@@ -47,6 +52,7 @@ impl Default for Options {
             steps: 2_000,
             rounding: false,
             wide_shifts: false,
+            subgroups: false,
         }
     }
 }

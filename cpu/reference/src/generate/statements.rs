@@ -108,6 +108,9 @@ impl Generator {
     }
 
     fn statement(&mut self, block: &mut Block) {
+        if self.options.subgroups && self.one_in(8) {
+            return self.subgroup_operation(block);
+        }
         let nested = self.scope.depth < NESTING;
         match self.rng.u32(0..40) {
             0..=6 => self.declaration(block),
@@ -449,7 +452,7 @@ impl Generator {
     }
 
     /// Gives a value a name that later statements may use.
-    fn name_value(&mut self, value: Expression, block: &mut Block) {
+    pub(super) fn name_value(&mut self, value: Expression, block: &mut Block) {
         let name = self.fresh("c");
         self.scope.named.push(Named {
             name: name.clone(),

@@ -1,7 +1,7 @@
 //! This project's own adapter, judged by the table and by generated programs.
 
 use tombolo_cpu_reference::{
-    adapters::{Job, Opened, embedded_adapter, judge, open, run},
+    adapters::{Job, Opened, embedded_adapter, embedded_adapter_with, judge, open, run},
     conformance::{Strictness, rows},
     differential::Case,
     generate::{Options, program},
@@ -28,13 +28,33 @@ fn the_table_holds_by_the_letter_of_ieee_754() {
 
 #[test]
 fn generated_programs_have_the_results_of_the_interpreter() {
-    let embedded = embedded();
     // Whatever rounds is rounded as IEEE 754 says.
+    agree(
+        &embedded(),
+        Options {
+            rounding: true,
+            wide_shifts: true,
+            ..Options::default()
+        },
+    );
+}
+
+#[test]
+fn operations_of_subgroups_have_the_results_of_the_interpreter() {
     let options = Options {
-        rounding: true,
-        wide_shifts: true,
+        subgroups: true,
         ..Options::default()
     };
+    for lanes in [1, 8] {
+        let mut own = tombolo_cpu::Options::default();
+        own.lanes = lanes;
+        let adapter = embedded_adapter_with(own).expect("an adapter");
+        agree(&open(&adapter).expect("a device"), options);
+    }
+}
+
+/// Generated programs have the results of the interpreter.
+fn agree(embedded: &Opened, options: Options) {
     for seeds in SEEDS.collect::<Vec<_>>().chunks(32) {
         let cases: Vec<_> = seeds
             .iter()
@@ -49,7 +69,7 @@ fn generated_programs_have_the_results_of_the_interpreter() {
                 workgroups: [case.workgroups, 1, 1],
             })
             .collect();
-        let results = run(&embedded, &jobs).expect("results");
+        let results = run(embedded, &jobs).expect("results");
         for ((seed, case), got) in seeds.iter().zip(&cases).zip(results) {
             let got = got.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             let (expected, _) = case.interpret(Default::default()).expect("a program");

@@ -38,6 +38,14 @@ fn programs_that_round_are_valid_and_have_one_result() {
 }
 
 #[test]
+fn programs_with_operations_of_subgroups_have_one_result() {
+    all_usable(Options {
+        subgroups: true,
+        ..Options::default()
+    });
+}
+
+#[test]
 fn a_seed_gives_the_same_program() {
     let options = Options::default();
     assert_eq!(program(5, options), program(5, options));

@@ -20,7 +20,7 @@ const WIDTH: u32 = 1;
 
 /// What an area of the stack is for.
 #[derive(Clone, Copy)]
-enum Role {
+pub(super) enum Role {
     Entries,
     Given,
     Taken,
@@ -90,7 +90,7 @@ impl Emitter<'_> {
     }
 
     /// Memory of the stack for so many bytes. All calls share it, so that a kernel of many calls has a small stack.
-    fn area(&mut self, role: Role, bytes: u32) -> ir::Value {
+    pub(super) fn area(&mut self, role: Role, bytes: u32) -> ir::Value {
         let known = self.areas.0[role as usize];
         let slot = known.unwrap_or_else(|| {
             let data = StackSlotData::new(StackSlotKind::ExplicitSlot, 8, 4);
@@ -102,7 +102,7 @@ impl Emitter<'_> {
         self.b.ins().stack_addr(types::I64, slot, 0)
     }
 
-    fn host_signature(&mut self) -> ir::SigRef {
+    pub(super) fn host_signature(&mut self) -> ir::SigRef {
         if let Some(known) = self.host_signature {
             return known;
         }

@@ -10,6 +10,7 @@ mod lanes;
 mod memory;
 mod region;
 mod scalar;
+mod subgroup;
 
 use std::collections::HashMap;
 
@@ -248,6 +249,7 @@ impl Emitter<'_> {
             Statement::Exit(scope) => self.exit(*scope),
             Statement::Continue(scope) => self.go_on(*scope),
             Statement::Barrier(barrier) => self.barrier(barrier),
+            Statement::Subgroup(operation) => self.subgroup(operation),
         }
     }
 
@@ -331,7 +333,9 @@ fn leaves(statement: &Statement) -> bool {
     matches!(statement, Statement::Exit(_) | Statement::Continue(_))
 }
 
-/// Whether invocations of a kernel wait for one another.
-fn waits(program: &Program) -> bool {
-    visit::has_barrier(&program.body)
+/// Whether invocations of a kernel that runs so many lanes side by side wait for one another. Those that run side by side
+/// are together where a subgroup is.
+fn waits(program: &Program, width: u32) -> bool {
+    visit::has_barrier(&program.body) && program.invocations() > 1
+        || width == 1 && visit::has_subgroups(&program.body)
 }

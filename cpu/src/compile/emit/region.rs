@@ -12,6 +12,9 @@
 //! └─────────┴─────────┴─────────┘        └───────┴───────────────────────┴───────┘
 //! ```
 //!
+//! An operation of a subgroup is such a place too, where invocations run one by one: there, an invocation waits until the
+//! others of its subgroup have come as far as they can without it ([`subgroup`](super::subgroup)).
+//!
 //! Without barriers there is one frame, which invocations use one after the other. Where several lanes run side by side,
 //! everything said here of an invocation holds for a vector of them: they share a state and a frame.
 
@@ -23,20 +26,21 @@ use cranelift_codegen::{
 };
 use cranelift_frontend::{FunctionBuilder, Switch, Variable as ClifVariable};
 
-use super::{Emitter, lanes::PART, register, waits};
+use super::{Emitter, lanes::PART, register, subgroup::Meeting, waits};
 use crate::compile::{
     abi::{DONE, Group, STOPPED},
     error::{CompileError, Result},
     host::HostFunction,
     ir::{Barrier, Builtin, Program, Slot, Type, Variable},
     passes::live::Live,
+    subgroup,
 };
 
 /// The state of an invocation that has ended. Barriers count from one; zero is the start.
-const ENDED: u32 = u32::MAX;
+const ENDED: u32 = subgroup::ENDED;
 
 /// Bytes of the state at the start of a frame, which keep what follows aligned.
-const STATE_BYTES: u64 = 16;
+pub(super) const STATE_BYTES: u64 = 16;
 
 /// The most bytes of a frame: offsets must fit into instructions.
 const MAX_FRAME: u64 = 1 << 30;
@@ -56,6 +60,8 @@ pub(super) struct Region {
     /// Where variables are put at barriers
     spills: HashMap<Variable, u32>,
     slots: SecondaryMap<Slot, u32>,
+    /// Where an invocation leaves what the others of its subgroup need, if it waits for them
+    meeting: Option<Meeting>,
     /// Bytes from one frame to the next
     stride: u64,
     order: Option<Order>,
@@ -77,6 +83,15 @@ struct Order {
 }
 
 impl Region {
+    pub(super) fn meeting(&self) -> Option<Meeting> {
+        self.meeting
+    }
+
+    /// Bytes from one frame to the next.
+    pub(super) fn stride(&self) -> u64 {
+        self.stride
+    }
+
     pub(super) fn new(
         b: &mut FunctionBuilder,
         program: &Program,
@@ -84,7 +99,8 @@ impl Region {
         (width, seed): (u32, Option<u64>),
     ) -> Result<Self> {
         let mut region = Self {
-            waits: waits(program) && program.invocations() > 1,
+            waits: waits(program, width),
+            meeting: None,
             invocation: b.declare_var(types::I32),
             pending: b.declare_var(types::I32),
             next: b.create_block(),
@@ -106,6 +122,10 @@ impl Region {
             region.spills.insert(variable, end as u32);
             end += 16 * u64::from(width.div_ceil(PART));
         }
+        if width == 1 {
+            region.meeting = Meeting::of(program, end as u32);
+        }
+        end += region.meeting.map_or(0, |meeting| meeting.bytes());
         for (slot, &bytes) in &program.slots {
             region.slots[slot] = end.min(MAX_FRAME) as u32;
             end += (u64::from(bytes) * u64::from(width)).next_multiple_of(16);
@@ -188,7 +208,10 @@ impl Emitter<'_> {
         let over = self.b.create_block();
         self.b.ins().brif(more, lane, &[], over, &[]);
         self.b.switch_to_block(over);
-        let pending = self.b.use_var(self.region.pending);
+        let pending = match self.region.meeting {
+            Some(meeting) => self.meet(meeting),
+            None => self.b.use_var(self.region.pending),
+        };
         self.b.ins().brif(pending, round, &[], end, &[]);
         self.b.switch_to_block(end);
         let done = self.int32(DONE);
@@ -328,7 +351,18 @@ impl Emitter<'_> {
         if !barrier.waits || !self.region.waits {
             return Ok(());
         }
-        let mut live: Vec<Variable> = match self.live.get(&barrier.number) {
+        let kind = match self.region.meeting {
+            Some(_) => subgroup::AT_BARRIER,
+            None => 0,
+        };
+        self.suspend(barrier.number, kind);
+        Ok(())
+    }
+
+    /// Lets the others run until the invocation goes on, by the number of the barrier or the operation. `kind` is a part of
+    /// the state of an invocation that somebody must let go on.
+    pub(super) fn suspend(&mut self, number: u32, kind: u32) {
+        let mut live: Vec<Variable> = match self.live.get(&number) {
             Some(live) => live.iter().collect(),
             None => Vec::new(),
         };
@@ -345,12 +379,12 @@ impl Emitter<'_> {
             let value = self.b.use_var(held);
             self.b.ins().store(flags, value, frame, offset as i32);
         }
-        self.set_state(barrier.number + 1);
+        self.set_state(kind | (number + 1));
         let one = self.int32(1);
         self.b.def_var(self.region.pending, one);
         self.b.ins().jump(self.region.next, &[]);
         let resume = self.b.create_block();
-        self.region.resume.push((barrier.number, resume));
+        self.region.resume.push((number, resume));
         self.b.switch_to_block(resume);
         self.resume_lanes();
         let frame = self.frame();
@@ -365,7 +399,6 @@ impl Emitter<'_> {
             let value = self.b.ins().load(ty, flags, frame, offset as i32);
             self.b.def_var(held, value);
         }
-        Ok(())
     }
 
     fn return_stopped(&mut self) {

@@ -5,7 +5,8 @@ use naga::{Binding, BuiltIn, TypeInner};
 use super::{Front, Node, scalars};
 use crate::compile::{
     error::{Result, internal, unsupported},
-    ir::{Builtin, Value},
+    ir::{Binary, Builtin, Value},
+    subgroup,
 };
 
 impl Front<'_> {
@@ -48,6 +49,17 @@ impl Front<'_> {
             }
             BuiltIn::WorkGroupSize => {
                 values.extend(size.map(|extent| self.b.u32(extent)));
+            }
+            BuiltIn::SubgroupSize => values.push(self.b.u32(subgroup::SIZE)),
+            BuiltIn::SubgroupInvocationId => values.push(self.lane()),
+            BuiltIn::SubgroupId => {
+                let index = self.b.builtin(Builtin::LocalIndex);
+                let shift = self.b.u32(subgroup::SIZE.trailing_zeros());
+                values.push(self.b.binary(Binary::ShrU, index, shift));
+            }
+            BuiltIn::NumSubgroups => {
+                let count = self.b.program.invocations().div_ceil(subgroup::SIZE);
+                values.push(self.b.u32(count));
             }
             _ => {
                 for axis in 0..3u8 {

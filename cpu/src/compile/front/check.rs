@@ -50,6 +50,13 @@ impl Inspector {
         self.instruments.checks.is_some()
     }
 
+    /// Whether indices are asked how they came to be.
+    pub(super) fn checks_overflow(&self) -> bool {
+        self.instruments
+            .checks
+            .is_some_and(|checks| checks.index_overflow)
+    }
+
     fn is_strict(&self) -> bool {
         self.instruments
             .checks
@@ -268,6 +275,13 @@ impl Front<'_> {
         }
     }
 
+    /// Tells of an invocation that goes on behind a barrier of its subgroup.
+    pub(super) fn check_subgroup_barrier(&mut self) {
+        if self.inspector.checks() {
+            self.call_check(What::SubgroupBarrier, None, []);
+        }
+    }
+
     /// Tells of a variable that begins to exist.
     pub(super) fn check_declaration(&mut self, pointer: &Pointer, written: bool) {
         if let (true, Base::Slot(slot)) = (self.inspector.is_strict(), pointer.place.base) {
@@ -283,7 +297,7 @@ impl Front<'_> {
         }
     }
 
-    fn call_check(
+    pub(super) fn call_check(
         &mut self,
         what: What,
         resource: impl IntoIterator<Item = ir::BindingAt>,

@@ -58,8 +58,10 @@ impl Front<'_> {
             E::ZeroValue(ty) => self.zero(Ty::Handle(ty)),
             E::Compose { ty, ref components } => self.compose(Ty::Handle(ty), components),
             E::Access { base, index } => {
-                let index = self.scalar(index)?;
+                let value = self.scalar(index)?;
                 self.enter_expression(expression);
+                self.check_overflow(index)?;
+                let index = value;
                 self.access(base, index)
             }
             E::AccessIndex { base, index } => self.access_constant(base, index),

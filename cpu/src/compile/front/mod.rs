@@ -15,8 +15,10 @@ mod image;
 mod lanes;
 mod math;
 mod operator;
+mod overflow;
 mod pointer;
 mod statement;
+mod subgroup;
 mod transcendental;
 
 use std::{collections::HashMap, rc::Rc};
@@ -162,6 +164,7 @@ fn forget_constancy(program: &mut Program) {
             statement,
             Statement::Atomic(_)
                 | Statement::Barrier(_)
+                | Statement::Subgroup(_)
                 | Statement::Load {
                     access: Access::Atomic,
                     ..

@@ -75,6 +75,10 @@ impl<'a> Front<'a> {
                 Ok(())
             }
             S::Return { value } => self.leave(*value),
+            S::ControlBarrier(naga::Barrier::SUB_GROUP) => {
+                self.subgroup_barrier();
+                Ok(())
+            }
             S::ControlBarrier(barrier) => {
                 self.barrier(*barrier, true);
                 Ok(())
@@ -125,6 +129,18 @@ impl<'a> Front<'a> {
                 fun,
                 value,
             } => self.image_atomic(*image, *coordinate, *array_index, fun, *value),
+            S::SubgroupBallot { result, predicate } => self.ballot(*result, *predicate),
+            S::SubgroupGather {
+                mode,
+                argument,
+                result,
+            } => self.gather(mode, *argument, *result),
+            S::SubgroupCollectiveOperation {
+                op,
+                collective_op,
+                argument,
+                result,
+            } => self.collect(*op, *collective_op, *argument, *result),
             other => Err(unsupported(describe(other))),
         }
     }
@@ -251,9 +267,6 @@ fn describe(statement: &S) -> &'static str {
     match statement {
         S::Kill => "discard",
         S::RayQuery { .. } | S::RayPipelineFunction(_) => "ray tracing",
-        S::SubgroupBallot { .. }
-        | S::SubgroupGather { .. }
-        | S::SubgroupCollectiveOperation { .. } => "a subgroup operation",
         S::CooperativeStore { .. } => "a cooperative matrix",
         _ => "a statement",
     }

@@ -28,7 +28,7 @@ use std::sync::Arc;
 use cranelift_codegen::entity::{PrimaryMap, entity_impl};
 use smallvec::SmallVec;
 
-use super::host::HostFunction;
+use super::{host::HostFunction, subgroup::Function};
 use crate::sanitizer::Site;
 
 /// A scalar that is assigned once.
@@ -228,14 +228,14 @@ pub(crate) struct BindingAt {
     pub(crate) index: Option<(Value, u32)>,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Hash, Debug)]
 pub(crate) struct Def {
     pub(crate) ty: Type,
     pub(crate) op: Op,
 }
 
 /// Where a [`Place`] begins.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Base {
     /// A uniform or storage buffer
     Binding(BindingAt),
@@ -257,14 +257,14 @@ impl Base {
 }
 
 /// How many elements an index may select among.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Count {
     Fixed(u32),
     /// As many as the bound part of the buffer holds
     Bound(BindingAt),
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Step {
     pub(crate) index: Value,
     /// Bytes between elements
@@ -273,7 +273,7 @@ pub(crate) struct Step {
 }
 
 /// A place in memory: `base + offset + Σ index × stride`.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Hash, Debug)]
 pub(crate) struct Place {
     pub(crate) base: Base,
     pub(crate) offset: u32,
@@ -291,21 +291,21 @@ impl Place {
 }
 
 /// A scalar of an access: bytes from the place, and the value that is read or written.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Hash, Debug)]
 pub(crate) struct Leaf {
     pub(crate) offset: u32,
     pub(crate) value: Value,
 }
 
 /// How an access may be treated by the compiler.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Access {
     Plain,
     /// One indivisible access, never repeated or left out
     Atomic,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum AtomicFunction {
     Add,
     Sub,
@@ -321,7 +321,7 @@ pub(crate) enum AtomicFunction {
     CompareExchange,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 pub(crate) struct Atomic {
     pub(crate) place: Place,
     pub(crate) function: AtomicFunction,
@@ -334,7 +334,7 @@ pub(crate) struct Atomic {
 }
 
 /// A call of a function in Rust.
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 pub(crate) struct Call {
     pub(crate) function: HostFunction,
     pub(crate) resources: SmallVec<[BindingAt; 2]>,
@@ -342,14 +342,28 @@ pub(crate) struct Call {
     pub(crate) results: SmallVec<[Value; 4]>,
 }
 
-#[derive(Clone, Debug)]
+/// What the invocations of a subgroup do together: those that come to the same pass of the same operation.
+#[derive(Clone, Hash, Debug)]
+pub(crate) struct Subgroup {
+    pub(crate) function: Function,
+    /// For [`Function::Shuffle`] the invocation that is read, by its number in the subgroup; then the scalars
+    pub(crate) operands: SmallVec<[Value; 5]>,
+    pub(crate) results: SmallVec<[Value; 4]>,
+    /// The loops around the operation, outermost first, and how many passes of each were made before: known of a finished
+    /// program
+    pub(crate) passes: SmallVec<[(Scope, Value); 2]>,
+    /// Numbers the operations and barriers of a finished program, in the order of the text
+    pub(crate) number: u32,
+}
+
+#[derive(Clone, Hash, Debug)]
 pub(crate) struct Case {
     pub(crate) selectors: SmallVec<[u32; 2]>,
     pub(crate) body: Block,
 }
 
 /// What a barrier orders, beside waiting.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Barrier {
     /// Whether invocations wait for one another; a fence alone otherwise
     pub(crate) waits: bool,
@@ -361,7 +375,7 @@ pub(crate) struct Barrier {
 
 pub(crate) type Block = Vec<Statement>;
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Hash, Debug)]
 pub(crate) enum Statement {
     /// Computes a pure value here.
     Let(Value),
@@ -408,10 +422,11 @@ pub(crate) enum Statement {
     /// Goes to `continuing` of an enclosing loop.
     Continue(Scope),
     Barrier(Barrier),
+    Subgroup(Box<Subgroup>),
 }
 
 /// A binding that a kernel uses.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct BindingUse {
     pub(crate) group: u32,
     pub(crate) binding: u32,

@@ -4,7 +4,7 @@ use std::fmt::{self, Write};
 
 use super::{
     Access, Atomic, Base, BindingAt, Block, Call, Count, Leaf, Op, Place, Program, Statement,
-    Value, visit,
+    Subgroup, Value, visit,
 };
 
 impl fmt::Display for Program {
@@ -166,6 +166,23 @@ impl Printer<'_, '_, '_> {
         )
     }
 
+    fn subgroup(&mut self, operation: &Subgroup) -> fmt::Result {
+        let list = |values: &[Value]| {
+            let texts: Vec<String> = values.iter().map(|&v| self.value(v)).collect();
+            texts.join(", ")
+        };
+        let passes: Vec<String> = (operation.passes.iter())
+            .map(|&(scope, passes)| format!("{scope}: {}", self.value(passes)))
+            .collect();
+        let (results, operands) = (list(&operation.results), list(&operation.operands));
+        writeln!(
+            self.out,
+            "{results} = subgroup {:?} [{}] ({operands})",
+            operation.function,
+            passes.join(", ")
+        )
+    }
+
     fn statement(&mut self, statement: &Statement, depth: usize) -> fmt::Result {
         match statement {
             Statement::Let(value) => {
@@ -245,6 +262,7 @@ impl Printer<'_, '_, '_> {
             }
             Statement::Exit(scope) => writeln!(self.out, "exit {scope}"),
             Statement::Continue(scope) => writeln!(self.out, "continue {scope}"),
+            Statement::Subgroup(operation) => self.subgroup(operation),
             Statement::Barrier(barrier) => {
                 let kind = if barrier.waits { "barrier" } else { "fence" };
                 let storage = if barrier.storage { " storage" } else { "" };

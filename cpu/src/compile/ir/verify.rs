@@ -124,6 +124,9 @@ impl Verifier<'_> {
                 }
                 self.block(default)
             }
+            Statement::Subgroup(operation) if !operation.fits(self.program) => Err(format!(
+                "an operation of a subgroup does not fit: {operation:?}"
+            )),
             Statement::Exit(scope) if !self.scopes.iter().any(|(s, _)| s == scope) => {
                 Err(format!("{scope} is left and does not enclose"))
             }

@@ -118,6 +118,10 @@ pub(crate) fn uses(program: &Program, statement: &Statement, mut f: impl FnMut(V
             }
             call.operands.iter().for_each(|&operand| f(operand));
         }
+        Statement::Subgroup(operation) => {
+            operation.operands.iter().for_each(|&operand| f(operand));
+            operation.passes.iter().for_each(|&(_, passes)| f(passes));
+        }
         Statement::If { condition, .. } => f(*condition),
         Statement::Switch { selector, .. } => f(*selector),
         Statement::Loop { .. }
@@ -160,6 +164,14 @@ pub(crate) fn map_uses(
                 *operand = f(program, *operand);
             }
         }
+        Statement::Subgroup(operation) => {
+            for operand in &mut operation.operands {
+                *operand = f(program, *operand);
+            }
+            for (_, passes) in &mut operation.passes {
+                *passes = f(program, *passes);
+            }
+        }
         Statement::If { condition, .. } => *condition = f(program, *condition),
         Statement::Switch { selector, .. } => *selector = f(program, *selector),
         Statement::Loop { .. }
@@ -182,6 +194,7 @@ pub(crate) fn definitions(statement: &Statement, mut f: impl FnMut(Value)) {
             }
         }
         Statement::Call(call) => call.results.iter().for_each(|&result| f(result)),
+        Statement::Subgroup(operation) => operation.results.iter().for_each(|&result| f(result)),
         _ => {}
     }
 }
@@ -251,10 +264,22 @@ pub(crate) fn assigned(block: &Block, f: &mut impl FnMut(Variable)) {
     });
 }
 
-/// Whether invocations wait for one another somewhere in a block.
+/// Whether invocations may wait for one another somewhere in a block: at a barrier, or at an operation of a subgroup.
+pub(crate) fn has_meeting(block: &Block) -> bool {
+    has_barrier(block) || has_subgroups(block)
+}
+
+/// Whether the invocations of a work-group wait for one another somewhere in a block.
 pub(crate) fn has_barrier(block: &Block) -> bool {
     any(
         block,
         &mut |statement| matches!(statement, Statement::Barrier(barrier) if barrier.waits),
     )
+}
+
+/// Whether a block has an operation of subgroups.
+pub(crate) fn has_subgroups(block: &Block) -> bool {
+    any(block, &mut |statement| {
+        matches!(statement, Statement::Subgroup(_))
+    })
 }

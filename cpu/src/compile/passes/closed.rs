@@ -137,7 +137,7 @@ impl Closer<'_> {
         out: &mut Block,
     ) -> HashMap<Variable, Variable> {
         let mut own = HashMap::new();
-        if blocks.into_iter().any(visit::has_barrier) {
+        if blocks.into_iter().any(visit::has_meeting) {
             return own;
         }
         let mut assigned = Vec::new();

@@ -1,4 +1,5 @@
-//! Values that are needed on the other side of a barrier become variables, which can be put aside while other lanes run.
+//! Values that are needed on the other side of a barrier, or of an operation of a subgroup, become variables, which can be
+//! put aside while other lanes run.
 //!
 //! *How it works.* The program is read in order, and every stretch between barriers is an *epoch*. A value used in another
 //! epoch than its own is computed again there if that takes few operations on constants and built-in values. Otherwise a
@@ -15,7 +16,7 @@ const MAX_REPEATED: u32 = 4;
 
 /// Makes a program free of values that live across barriers, and numbers its barriers.
 pub(crate) fn carry_over_barriers(mut program: Program) -> Program {
-    if !visit::has_barrier(&program.body) {
+    if !visit::has_meeting(&program.body) {
         return program;
     }
     let body = std::mem::take(&mut program.body);
@@ -58,6 +59,12 @@ impl Crossing {
             let epoch = self.epoch;
             visit::definitions(&statement, |value| self.epochs[value] = epoch);
             let statement = self.inside(statement);
+            if let Statement::Subgroup(operation) = &statement {
+                // What an operation gives is there behind it.
+                for &result in &operation.results {
+                    self.epochs[result] = self.epoch;
+                }
+            }
             out.push(statement);
         }
         out
@@ -98,12 +105,18 @@ impl Crossing {
                 }
                 Statement::Barrier(barrier)
             }
+            Statement::Subgroup(mut operation) => {
+                operation.number = self.barriers;
+                self.barriers += 1;
+                self.next_epoch();
+                Statement::Subgroup(operation)
+            }
             Statement::If {
                 condition,
                 accept,
                 reject,
             } => {
-                let crosses = visit::has_barrier(&accept) || visit::has_barrier(&reject);
+                let crosses = visit::has_meeting(&accept) || visit::has_meeting(&reject);
                 let before = self.epoch;
                 let accept = self.block(accept);
                 self.epoch = before;
@@ -120,10 +133,10 @@ impl Crossing {
                 mut cases,
                 default,
             } => {
-                let mut crosses = visit::has_barrier(&default);
+                let mut crosses = visit::has_meeting(&default);
                 let before = self.epoch;
                 for case in &mut cases {
-                    crosses |= visit::has_barrier(&case.body);
+                    crosses |= visit::has_meeting(&case.body);
                     self.epoch = before;
                     case.body = self.block(std::mem::take(&mut case.body));
                 }
@@ -142,7 +155,7 @@ impl Crossing {
                 body,
                 continuing,
             } => {
-                let crosses = visit::has_barrier(&body) || visit::has_barrier(&continuing);
+                let crosses = visit::has_meeting(&body) || visit::has_meeting(&continuing);
                 let before = self.epoch;
                 if crosses {
                     self.next_epoch();
@@ -162,7 +175,7 @@ impl Crossing {
                 }
             }
             Statement::Scope { scope, body } => {
-                let crosses = visit::has_barrier(&body);
+                let crosses = visit::has_meeting(&body);
                 let before = self.epoch;
                 let body = self.block(body);
                 self.leave(before, crosses);

@@ -15,7 +15,7 @@ pub(crate) type Live = EntitySet<Variable>;
 /// What is live at places of a program.
 #[derive(Default)]
 pub(crate) struct Lives {
-    /// Behind each barrier, by its number
+    /// Behind each barrier and each operation of a subgroup, by its number
     pub(crate) barriers: HashMap<u32, Live>,
     /// At the end of each scope and loop
     pub(crate) ends: HashMap<Scope, Live>,
@@ -99,6 +99,10 @@ impl Liveness<'_> {
             }
             Statement::Barrier(barrier) => {
                 self.lives.barriers.insert(barrier.number, live.clone());
+                live
+            }
+            Statement::Subgroup(operation) => {
+                self.lives.barriers.insert(operation.number, live.clone());
                 live
             }
             Statement::Load { .. }

@@ -9,6 +9,7 @@ mod promote;
 mod prune;
 pub(crate) mod range;
 mod simplify;
+mod together;
 pub(crate) mod trips;
 pub(crate) mod uniform;
 
@@ -39,6 +40,8 @@ pub(crate) fn run(mut program: Program) -> Result<Program> {
         program = prune::prune(simplify::simplify(program));
         check(&program, "simplification of closed loops")?;
     }
+    together::count_passes(&mut program);
+    check(&program, "counting passes")?;
     program = cross::carry_over_barriers(program);
     check(&program, "carrying values over barriers")?;
     Ok(program)

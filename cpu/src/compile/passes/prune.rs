@@ -2,8 +2,9 @@
 
 use cranelift_codegen::entity::EntitySet;
 
-use crate::compile::ir::{
-    Access, Base, Block, Op, Program, Slot, Statement, Value, Variable, visit,
+use crate::compile::{
+    ir::{Access, Base, Block, Op, Program, Slot, Statement, Value, Variable, visit},
+    subgroup::Function,
 };
 
 /// Removes statements without an effect that anybody sees.
@@ -98,6 +99,10 @@ impl Needed<'_> {
                         .iter()
                         .any(|&result| self.values.contains(result))
             }
+            Statement::Subgroup(operation) => {
+                let used = |&result: &Value| self.values.contains(result);
+                operation.function == Function::Barrier || operation.results.iter().any(used)
+            }
             _ => true,
         };
         if needed {
@@ -149,6 +154,12 @@ impl Sweeper {
                         .results
                         .iter()
                         .any(|&result| self.values.contains(result)) =>
+            {
+                return None;
+            }
+            Statement::Subgroup(ref operation)
+                if operation.function != Function::Barrier
+                    && !(operation.results.iter()).any(|&result| self.values.contains(result)) =>
             {
                 return None;
             }

@@ -118,7 +118,7 @@ impl Pass<'_> {
                 Statement::Call(call) => {
                     self.works |= !call.function.is_pure() && !call.function.observes()
                 }
-                Statement::Barrier(_) => self.works = true,
+                Statement::Barrier(_) | Statement::Subgroup(_) => self.works = true,
                 _ => {}
             }
             visit::blocks(statement, |inner| {

@@ -218,6 +218,14 @@ impl<'a> Analysis<'a> {
                     self.changed |= self.found.continues.insert(*scope);
                 }
             }
+            Statement::Subgroup(operation) => {
+                let same = operation.function.is_same_for_all();
+                let shape = match same {
+                    true => Shape::Uniform,
+                    false => Shape::Varying,
+                };
+                visit::definitions(statement, |value| self.define(value, Some(shape)));
+            }
             Statement::Barrier(barrier) => {
                 if barrier.waits && self.around.iter().any(|around| self.parts(around)) {
                     self.found.parted_barrier = true;

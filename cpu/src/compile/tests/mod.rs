@@ -39,6 +39,7 @@ fn run(program: &Program, buffers: &mut [&mut [u8]]) -> u32 {
             schedule: None,
         },
     )
+    .and_then(|compiled| Kernel::new(&compiled, program.sites.clone()))
     .unwrap();
     run_kernel(&kernel, buffers)
 }
@@ -54,6 +55,7 @@ fn run_all<'a>(program: &Program, buffers: impl Iterator<Item = &'a mut [u64]>) 
             schedule: None,
         },
     )
+    .and_then(|compiled| Kernel::new(&compiled, program.sites.clone()))
     .unwrap();
     for buffer in buffers {
         run_kernel(&kernel, &mut [bytemuck::cast_slice_mut(buffer)]);

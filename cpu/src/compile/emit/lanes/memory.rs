@@ -485,7 +485,7 @@ impl Emitter<'_> {
     }
 
     /// A bit for each active lane; `None` if all are active.
-    fn active_bits(&mut self) -> Option<ir::Value> {
+    pub(super) fn active_bits(&mut self) -> Option<ir::Value> {
         if !self.are_parted() {
             return None;
         }

@@ -11,6 +11,7 @@
 mod flow;
 mod memory;
 mod operate;
+mod subgroup;
 mod width;
 
 use std::collections::HashMap;

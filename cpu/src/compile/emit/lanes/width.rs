@@ -13,6 +13,7 @@ use crate::compile::{
         trips::{self, Poll},
         uniform::{self, Uniformity},
     },
+    subgroup::SIZE,
 };
 
 /// The most bytes of private memory of the lanes that run side by side.
@@ -30,9 +31,12 @@ pub(in crate::compile::emit) fn choose(
         return one;
     }
     let most = most - most % PART;
+    // Invocations of a subgroup run side by side, or one by one.
+    let subgroups = visit::has_subgroups(&program.body);
     let width = (1..=most / PART)
         .rev()
         .map(|parts| parts * PART)
+        .filter(|&width| width == SIZE || !subgroups)
         .find(|&width| program.invocations().is_multiple_of(width));
     let Some(width) = width else {
         log::debug!(
@@ -139,6 +143,12 @@ fn statement_obstacle(
             }
         }
         Statement::Call(_) => return Some("a call"),
+        Statement::Subgroup(operation) => {
+            let mut operands = operation.operands.iter();
+            if operands.any(|&operand| !super::has_vectors(program.ty(operand))) {
+                return Some("an operation of a subgroup that vectors do not have");
+            }
+        }
         _ => {}
     }
     reason

@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use self::known::{Changes, Known};
 use crate::compile::ir::{
     Access, Atomic, Base, Block, Call, Case, Count, Leaf, Op, Place, Program, Scope, Statement,
-    Table, Value, Variable, build::Builder, visit,
+    Subgroup, Table, Value, Variable, build::Builder, visit,
 };
 
 /// Writes a program anew with what is known at compile time made use of.
@@ -195,6 +195,7 @@ impl Simplifier {
             Statement::Exit(scope) | Statement::Continue(scope) => {
                 return self.leave(*scope, statement);
             }
+            Statement::Subgroup(operation) => self.subgroup(operation),
             Statement::Barrier(barrier) => {
                 self.refuse_unrolling();
                 self.b.push(Statement::Barrier(*barrier));
@@ -225,6 +226,17 @@ impl Simplifier {
             *result = self.result(*result);
         }
         self.b.push(Statement::Call(Box::new(call)));
+    }
+
+    fn subgroup(&mut self, operation: &Subgroup) {
+        let mut operation = operation.clone();
+        for operand in &mut operation.operands {
+            *operand = self.value(*operand);
+        }
+        for result in &mut operation.results {
+            *result = self.result(*result);
+        }
+        self.b.push(Statement::Subgroup(Box::new(operation)));
     }
 
     fn get(&mut self, variable: Variable) -> Value {

@@ -1,0 +1,45 @@
+//! What tools are told of kernels.
+
+use tombolo_cpu::Options;
+
+use crate::harness::Cpu;
+
+#[cfg(target_os = "linux")]
+#[test]
+fn perf_finds_the_names_of_kernels() {
+    let mut options = Options::default();
+    options.perf_map = true;
+    let cpu = Cpu::with(options);
+    let source = |name: &str| {
+        format!(
+            "@group(0) @binding(0) var<storage, read_write> out: array<u32>;
+             @compute @workgroup_size(8) fn {name}(@builtin(local_invocation_index) i: u32) {{ out[i] = i * 3u; }}"
+        )
+    };
+    let expected: Vec<u32> = (0..8).map(|i| i * 3).collect();
+    for name in ["listed_first", "listed_behind"] {
+        assert_eq!(
+            cpu.run::<u32>(&source(name), [1, 1, 1], &[&[7; 32]]),
+            expected
+        );
+    }
+    // A device without the option lists nothing.
+    Cpu::new().run::<u32>(&source("not_listed"), [1, 1, 1], &[&[7; 32]]);
+    let path = format!("/tmp/perf-{}.map", std::process::id());
+    let text = std::fs::read_to_string(&path).unwrap();
+    for name in ["listed_first", "listed_behind"] {
+        let line = text
+            .lines()
+            .find(|line| line.ends_with(&format!("kernel {name}")));
+        let mut words = line
+            .unwrap_or_else(|| panic!("{name} in {text}"))
+            .split(' ');
+        let numbers = [(); 2].map(|()| u64::from_str_radix(words.next().unwrap(), 16).unwrap());
+        assert!(
+            numbers[0] > 4096 && (1..1 << 20).contains(&numbers[1]),
+            "{numbers:?}"
+        );
+    }
+    assert!(!text.contains("not_listed"));
+    std::fs::remove_file(path).unwrap();
+}

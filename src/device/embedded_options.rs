@@ -1,0 +1,134 @@
+//! What the adapter that is compiled in does with kernels beside running them: checks, an order by a seed, names for tools.
+
+use super::DeviceError;
+
+/// Options of devices on the embedded adapter ([`DeviceOptions::embedded`](super::DeviceOptions::embedded)).
+///
+/// ```
+/// use tombolo::device::{EmbeddedOptions, SanitizerChecks};
+/// use tombolo::DeviceOptions;
+///
+/// let mut options = DeviceOptions::default();
+/// options.embedded = EmbeddedOptions::sanitized(SanitizerChecks::default());
+/// ```
+///
+/// What is not set here is as the environment says (`TOMBOLO_SANITIZE`, `TOMBOLO_SCHEDULE`, `TOMBOLO_PERF_MAP`). On any other
+/// adapter a device with such an option is not opened ([`DeviceError::NotEmbedded`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct EmbeddedOptions {
+    /// The checks of the sanitizer (default: those of `TOMBOLO_SANITIZE`). [`SanitizerChecks::NONE`] turns it off.
+    pub sanitizer: Option<SanitizerChecks>,
+    /// A seed for the order of work-groups and invocations (default: that of `TOMBOLO_SCHEDULE`)
+    pub schedule: Option<u64>,
+    /// Whether executions of statements are counted, and the time that they take (default: no):
+    /// [`Device::executed_lines`](super::Device::executed_lines) has the results. Launches run on one thread, many times slower.
+    pub coverage: bool,
+    /// Whether kernels are listed for `perf` in `/tmp/perf-<pid>.map`, on Linux (default: as `TOMBOLO_PERF_MAP` says)
+    pub perf_map: Option<bool>,
+}
+
+impl EmbeddedOptions {
+    /// A device whose kernels are checked.
+    pub fn sanitized(checks: SanitizerChecks) -> Self {
+        Self {
+            sanitizer: Some(checks),
+            ..Self::default()
+        }
+    }
+
+    /// A device that runs work-groups and invocations in the order of a seed.
+    pub fn scheduled(seed: u64) -> Self {
+        Self {
+            schedule: Some(seed),
+            ..Self::default()
+        }
+    }
+
+    /// A device that counts what its launches execute.
+    pub fn covered() -> Self {
+        Self {
+            coverage: true,
+            ..Self::default()
+        }
+    }
+
+    /// The name of an option that is set, if there is one.
+    fn set(&self) -> Option<&'static str> {
+        let set = [
+            ("sanitizer", self.sanitizer.is_some()),
+            ("schedule", self.schedule.is_some()),
+            ("coverage", self.coverage),
+            ("perf_map", self.perf_map.is_some()),
+        ];
+        set.into_iter().find(|(_, set)| *set).map(|(name, _)| name)
+    }
+
+    /// An adapter that runs kernels by the options, for a device that is opened on `adapter`; `None` if there are none.
+    ///
+    /// # Errors
+    /// [`DeviceError::NotEmbedded`]; [`DeviceError::EmbeddedOption`] of the environment.
+    pub(super) async fn adapter(
+        &self,
+        info: &wgpu::AdapterInfo,
+    ) -> Result<Option<wgpu::Adapter>, DeviceError> {
+        let Some(option) = self.set() else {
+            return Ok(None);
+        };
+        #[cfg(embedded)]
+        if info.backend == super::embedded::BACKEND {
+            return super::embedded::adapter_with(self).await.map(Some);
+        }
+        Err(DeviceError::NotEmbedded {
+            adapter: info.name.clone(),
+            option,
+        })
+    }
+
+    /// Warns of options that a device cannot have, since somebody else has opened it.
+    pub(super) fn ignored(&self) {
+        if let Some(option) = self.set() {
+            log::warn!(
+                "EmbeddedOptions::{option} has no effect on an adopted device: its kernels run by the options of its instance"
+            );
+        }
+    }
+}
+
+/// What the sanitizer looks for: a finding fails its launch ([`ExecutionError::Sanitizer`](super::ExecutionError::Sanitizer)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SanitizerChecks {
+    /// Indices that are too large (default: yes)
+    pub bounds: bool,
+    /// Accesses of different invocations that nothing orders (default: yes)
+    pub races: bool,
+    /// Invocations of a work-group that do not come to the same barriers (default: yes)
+    pub barriers: bool,
+    /// Reads of variables that nobody has written (default: no, since WGSL defines them as zero)
+    pub unwritten: bool,
+    /// Indices whose computation overflowed (default: no, since WGSL defines it as wrapping, which hash tables count on)
+    pub index_overflow: bool,
+}
+
+impl SanitizerChecks {
+    /// No checks.
+    pub const NONE: Self = Self {
+        bounds: false,
+        races: false,
+        barriers: false,
+        unwritten: false,
+        index_overflow: false,
+    };
+}
+
+impl Default for SanitizerChecks {
+    fn default() -> Self {
+        Self {
+            bounds: true,
+            races: true,
+            barriers: true,
+            ..Self::NONE
+        }
+    }
+}
