@@ -24,7 +24,8 @@ var<private> tombolo_server_known_posts: u32;
 // Takes one call, given where everything of it lies. Of lane 0 alone.
 fn tombolo_server_take(arguments: u32, results: u32, taken: u32, reply: u32, request: u32) {
     // Taken from here on: should the lease end in between, nobody serves it again.
-    atomicStore(&tombolo_server[taken], request);
+    $take$
+    $at_withdrawal$
     tombolo_server_reply = reply;
     tombolo_server_call[1] = results;
     tombolo_server_call[2] = request;

@@ -6,7 +6,8 @@ fn tombolo_server_answer(arguments: u32, results: u32, taken: u32, reply: u32, r
     let posted = atomicLoad(&tombolo_server[arguments]);
     let length = atomicLoad(&tombolo_server[arguments + 1u]);
     // Taken from here on: should the lease end in between, nobody serves it again.
-    atomicStore(&tombolo_server[taken], request);
+    $take$
+    $at_withdrawal$
     $opcode$
     // Drivers make loops of switches.
     tombolo_server_turns += 1u;

@@ -287,8 +287,8 @@ pub mod calls {
 pub mod server {
     pub use crate::persistent::{
         CallArguments, CallError, CallResult, CallSequence, DeviceFunction, HostServer,
-        HostServerBuilder, LeasePolicy, PendingCall, PersistentKernel, PersistentKernelBuilder,
-        ServerError, ServerFailure, ServerStatistics,
+        HostServerBuilder, LatencyHistogram, LeasePolicy, PendingCall, PersistentKernel,
+        PersistentKernelBuilder, ServerError, ServerFailure, ServerStatistics,
     };
 }
 

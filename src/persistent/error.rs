@@ -230,6 +230,23 @@ pub enum CallError {
         /// How long it was waited for.
         waited: Duration,
     },
+    /// The call was taken back before its handler had begun, or before it had a port: the handler has not run, and will not.
+    #[error("`{handler}` was taken back before it had begun: it has not run")]
+    Withdrawn {
+        /// The function that was called.
+        handler: String,
+    },
+    /// The time of the call has passed, and it was taken back when its handler may have begun. The handler is told, if it
+    /// asks; its result is dropped.
+    #[error(
+        "`{handler}` was cancelled after {waited:?}: it may have run, or still run until it asks `call_cancelled()`"
+    )]
+    Cancelled {
+        /// The function that was called.
+        handler: String,
+        /// How long it was waited for.
+        waited: Duration,
+    },
     /// This thread has the heap ([`HostAccess`](crate::heap::HostAccess)), so the server, which follows pointers, cannot run.
     #[error(
         "`{handler}` cannot be served while this thread has access to the heap: drop the HostAccess first"
@@ -287,6 +304,8 @@ debug_by_text!(CallError {
     Stopped,
     Server,
     TimedOut,
+    Withdrawn,
+    Cancelled,
     HostAccess,
     Failed,
     TooManyTurns,

@@ -21,7 +21,7 @@ use crate::device::words::Words as _;
 use crate::device::{DeviceShared, ImportError, LiveError};
 use crate::kernel::server::Places;
 use crate::memory::MemoryError;
-use crate::rpc::port::layout::{LINE, PREFIX, PortLayout, SEAL};
+use crate::rpc::port::layout::{BEGUN, LINE, PREFIX, PortLayout, SEAL};
 use crate::rpc::port::seal::{mixed, mixed_all};
 use crate::rpc::port::words::{ClientWords, HostWords, OwnWords, Words};
 
@@ -226,6 +226,20 @@ impl Frame {
     pub fn untaken(&self, port: usize) -> Option<u32> {
         let request = self.load(self.layout.request(port));
         (request != self.down().load(self.layout.lock(port))).then_some(request)
+    }
+
+    /// Whether the call at `port` may have been begun, behind its withdrawal. Where words cross a bus a kernel does not wait
+    /// for its note to arrive, and looks for the withdrawal behind it all the same: there every call may have been.
+    pub fn may_be_begun(&self, port: usize, request: u32) -> bool {
+        let begun = self.layout.results(port) + BEGUN;
+        self.is_sealed()
+            || self.down().load(self.layout.lock(port)) == request
+            || self.down().load(begun) == request
+    }
+
+    /// Whether the call at `port` is withdrawn. Of the taker, behind the note that the call is taken.
+    pub fn is_withdrawn(&self, port: usize) -> bool {
+        self.down().load(self.layout.arguments(port) + SEAL) == 1
     }
 
     /// The calls of threads that are not yet taken, by their ports and requests.

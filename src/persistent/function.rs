@@ -65,7 +65,7 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
     /// # Errors
     /// [`CallError`].
     pub fn call(&self, arguments: &A) -> Result<R, CallError> {
-        self.call_until(arguments, None)
+        self.call_until(arguments, Deadline::after(None))
     }
 
     /// As [`DeviceFunction::call`], giving up after `timeout`. The function may run all the same, at most once; the
@@ -74,11 +74,46 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
     /// # Errors
     /// [`CallError::TimedOut`], and as [`DeviceFunction::call`].
     pub fn call_timeout(&self, arguments: &A, timeout: Duration) -> Result<R, CallError> {
-        self.call_until(arguments, Some(timeout))
+        self.call_until(arguments, Deadline::after(Some(timeout)))
     }
 
-    fn call_until(&self, arguments: &A, timeout: Option<Duration>) -> Result<R, CallError> {
-        let deadline = Deadline::after(timeout);
+    /// As [`DeviceFunction::call`], taking the call back after `time`: a call that was not begun by then never is
+    /// ([`CallError::Withdrawn`]), and a handler that runs is told, if it asks: in WGSL
+    /// `fn call_cancelled() -> bool` says whether the caller has taken back the call that is being served
+    /// ([`CallError::Cancelled`]). The port is free after the answer.
+    ///
+    /// On devices with memory of their own a call that has no answer in time is always `Cancelled`: it may have been begun or
+    /// not. In slices `call_cancelled` is always false, since running kernels see nothing of the host.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tombolo::{Context, PersistentKernel, Program, server::CallError};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let device = Context::new()?.device()?;
+    /// let program = Program::new("search.wgsl", "
+    ///     fn search(seed: u32) -> u32 {
+    ///         var found = seed;
+    ///         for (var step = 0u; step < 1000u && !call_cancelled(); step++) { found = found * 1664525u + 1013904223u; }
+    ///         return found;
+    ///     }")?;
+    /// let server = PersistentKernel::builder(&device, &program).handler("search").start()?;
+    /// let search = server.function::<(u32,), u32>("search")?;
+    /// match search.call_with_deadline(&(7,), Duration::from_secs(5)) {
+    ///     Ok(found) => println!("{found}"),
+    ///     Err(CallError::Withdrawn { .. }) => println!("it was never begun"),
+    ///     Err(CallError::Cancelled { .. }) => println!("it is told to stop"),
+    ///     Err(error) => return Err(error.into()),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`CallError::Withdrawn`], [`CallError::Cancelled`], and as [`DeviceFunction::call`].
+    pub fn call_with_deadline(&self, arguments: &A, time: Duration) -> Result<R, CallError> {
+        self.call_until(arguments, Deadline::withdrawing_after(time))
+    }
+
+    fn call_until(&self, arguments: &A, deadline: Deadline) -> Result<R, CallError> {
         let client = PortClient::new(&self.core, &self.handler);
         let (given, taken) = (A::words(), size_of::<R>().div_ceil(4));
         if given <= FEW && taken <= FEW {
@@ -86,12 +121,14 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
             arguments.put(&mut words[..given]);
             let posted = client.post(&words[..given], deadline)?;
             client.wait(posted, &mut results[..taken], deadline)?;
+            self.core.counters.call_latency.record(deadline.waited());
             return Ok(take(&results[..taken]));
         }
         let (mut words, mut results) = (vec![0; given], vec![0; taken]);
         arguments.put(&mut words);
         let posted = client.post(&words, deadline)?;
         client.wait(posted, &mut results, deadline)?;
+        self.core.counters.call_latency.record(deadline.waited());
         Ok(take(&results))
     }
 

@@ -4,7 +4,7 @@
 //! - [`core`]: what callers and the relay share; [`relay`]: the thread that launches lease after lease; [`policy`]: how
 //!   long they last; [`parker`]: how the relay sleeps and is woken; [`interrupts`]: how a lease is asked to end;
 //!   [`settle`]: what is answered in the kernel's place; [`stage`]: where a server stands; [`statistics`]: why leases
-//!   ended; [`corruption`]: writes of a device that no server makes.
+//!   ended; [`latency`]: how long calls take; [`corruption`]: writes of a device that no server makes.
 //! - [`sliced`]: the same where running kernels do not see what the host writes: calls travel in launches; [`driver`]:
 //!   which threads move them; [`bulk`]: many calls at a time; [`packed`]: their kernels.
 //! - [`function`]: typed calls; [`signature`]: whether Rust's types fit a handler's; [`port_client`]: a single call at
@@ -40,6 +40,7 @@ mod error;
 mod frame;
 mod function;
 mod interrupts;
+mod latency;
 mod loopback;
 #[cfg(test)]
 mod model;
@@ -87,6 +88,7 @@ use crate::rpc::port;
 pub use builder::PersistentKernelBuilder;
 pub use error::{CallError, ServerError, ServerFailure};
 pub use function::DeviceFunction;
+pub use latency::LatencyHistogram;
 pub use loopback::{HostServer, HostServerBuilder};
 pub use pending::{CallSequence, PendingCall};
 pub use policy::LeasePolicy;

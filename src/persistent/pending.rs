@@ -18,6 +18,7 @@ use super::function::DeviceFunction;
 use super::port_client::{Deadline, PendingVerification, PortClient};
 use super::signature::{CallArguments, CallResult, take};
 use super::waker_thread::wake_after;
+use crate::clock::Instant;
 use crate::kernel::server::HandlerDeclaration;
 use crate::rpc::port::client::Posted;
 
@@ -26,14 +27,16 @@ const LOOKS: u32 = 128;
 
 /// A call on its way; from [`DeviceFunction::begin`]. Wait, or `.await`.
 ///
-/// Dropping the future cancels the call: the answer is not asked for any more, and the port is given back when the
-/// server has answered. A call that the server has not taken yet is served all the same.
-#[must_use = "a call that is dropped is cancelled"]
+/// Dropping the future leaves the call: the answer is not asked for any more, and the port is given back when the server
+/// has answered. A call that the server has not taken yet is served all the same, unless it was taken back before
+/// ([`PendingCall::cancel`]).
+#[must_use = "the answer of a call that is dropped is lost"]
 pub struct PendingCall<R> {
     core: Arc<Core>,
     handler: Arc<HandlerDeclaration>,
     state: State,
     verification: PendingVerification,
+    begun: Instant,
     result: PhantomData<fn() -> R>,
 }
 
@@ -108,7 +111,27 @@ impl<R: CallResult> PendingCall<R> {
         };
         let mut results = vec![0; Self::words()];
         client.wait(posted, &mut results, deadline)?;
+        self.count();
         Ok(take(&results))
+    }
+
+    /// Takes the call back: if it was not begun it never is, and fails with [`CallError::Withdrawn`]; if it was, its handler
+    /// is told, if it asks (`call_cancelled()`, see [`DeviceFunction::call_with_deadline`]), and the call ends as the handler
+    /// does. The outcome is waited for as before, by [`PendingCall::wait`] or `.await`. To cancel twice does nothing.
+    pub fn cancel(&mut self) {
+        match &self.state {
+            State::Posted(posted) => PortClient::new(&self.core, &self.handler).withdraw(*posted),
+            State::Wanted(..) => {
+                let handler = self.handler.signature.name.clone();
+                self.state = State::Over(Some(CallError::Withdrawn { handler }));
+            }
+            State::Over(_) => {}
+        }
+    }
+
+    /// Counts an answered call.
+    fn count(&self) {
+        (self.core.counters.call_latency).record(self.begun.elapsed());
     }
 
     fn over(&self, error: Option<CallError>) -> CallError {
@@ -146,7 +169,10 @@ impl<R: CallResult> PendingCall<R> {
         let whole = client.is_whole(&mut self.verification, posted);
         let mut results = vec![0; Self::words()];
         let ended = match (client.try_take(posted, &mut results), loss) {
-            (Some(judged), _) => judged.map(|()| take(&results)),
+            (Some(judged), _) => judged.map(|()| {
+                self.count();
+                take(&results)
+            }),
             (None, _) if whole => Err(client.garbled(posted)),
             (None, loss) => {
                 let loss = loss.or_else(|| client.hindrance())?;
@@ -209,6 +235,7 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
             handler: Arc::clone(&self.handler),
             state,
             verification: PendingVerification::default(),
+            begun: Instant::now(),
             result: PhantomData,
         }
     }

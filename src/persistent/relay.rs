@@ -49,6 +49,8 @@ pub(super) struct Relay {
     pub hidden: Missed<(usize, u32)>,
     /// When somebody has called last.
     pub called: Instant,
+    /// When the last lease has ended, unless the relay has slept since.
+    pub left: Option<Instant>,
 }
 
 /// How a lease ended.
@@ -104,6 +106,7 @@ impl Relay {
                 Stage::Running if renews || core.frame.is_awaited() => {}
                 // The poster of a call wakes the relay, as does every other event for the relay.
                 Stage::Running => {
+                    self.left = None;
                     core.sleep(Duration::MAX);
                     continue;
                 }
@@ -178,14 +181,19 @@ impl Relay {
             _ => 0,
         };
         let remote = (core.frame.block()).and_then(settle::first_awaited);
-        if awaited.is_some() {
-            self.called = Instant::now();
+        match awaited {
+            Some(_) => self.called = Instant::now(),
+            // Nobody waits for the next lease.
+            None => self.left = None,
         }
         let granted = core.grant(lease, self.most, start);
         // Before the launch, which sees at least as much.
         let grown = core.heap.as_ref().map_or(0, |heap| heap.shared.grown());
         core.covered.store(grown, Ordering::SeqCst);
         let end = self.lease_on_device(lease, granted);
+        if !matches!(end, Ok(Attempt::Refused)) {
+            self.left = Some(Instant::now());
+        }
         let core = &self.core;
         core.covered.store(u64::MAX, Ordering::SeqCst);
         if let Ok(Attempt::Refused) = end {
@@ -283,6 +291,9 @@ impl Relay {
         // What goes wrong is the event's to tell.
         if let Some(device) = &core.device {
             let _ = device.flush();
+        }
+        if let Some(left) = self.left.take() {
+            core.counters.lease_gaps.record(left.elapsed());
         }
         let end = self.watch(&event, granted);
         core.set_batch(None);

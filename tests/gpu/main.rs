@@ -66,6 +66,7 @@ mod persistent;
 mod persistent_again;
 mod persistent_arguments;
 mod persistent_calls;
+mod persistent_cancel;
 mod persistent_leases;
 mod persistent_sliced;
 mod persistent_sliced_posts;
@@ -199,6 +200,7 @@ fn main() -> std::process::ExitCode {
         persistent::CASES,
         persistent_arguments::CASES,
         persistent_calls::CASES,
+        persistent_cancel::CASES,
         persistent_leases::CASES,
         persistent_sliced::CASES,
         persistent_sliced_posts::CASES,

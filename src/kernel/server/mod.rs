@@ -24,6 +24,10 @@ pub(crate) use text::{Places, ServerShape, write};
 /// The entry point of the kernel that is written.
 pub(crate) const ENTRY: &str = "tombolo_server_main";
 
+/// The function by which a handler asks whether its call is withdrawn. Programs that mention it without declaring it have it:
+/// elsewhere than in the polling kernel it is always false.
+pub(crate) const CANCELLED: &str = "call_cancelled";
+
 /// Statuses of servers on devices, beside those of `CallStatus`.
 pub(crate) const FAILED: u32 = 13;
 /// See [`FAILED`].

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use super::remote_clients::{RemoteClientPlaces, remote_clients};
-use super::{FAILED, HandlerDeclaration, HandlerFault, TOO_LONG};
+use super::{CANCELLED, FAILED, HandlerDeclaration, HandlerFault, TOO_LONG};
 use crate::device::CallStatus;
 use crate::kernel::calls::wgsl::{Leaf, leaves, spelled};
 use crate::kernel::template::Template;
@@ -64,6 +64,8 @@ pub(crate) struct ServerShape {
     pub rotates: bool,
     /// The program may give up (`assert`, `panic`).
     pub fails: bool,
+    /// The program asks whether calls are withdrawn.
+    pub asks: bool,
     /// The program calls functions of the host, and its turns of waiting count.
     pub calls: bool,
     /// Turns of loops that a call may take.
@@ -133,7 +135,8 @@ pub(crate) fn write(
         None => LANE,
     };
     let (seal, head) = seal(shape);
-    let [begun, withdrawn] = withdrawal(handlers, shape);
+    let [take, begun, withdrawn] = withdrawal(handlers, shape);
+    let [withdrawal, at_withdrawal, asks] = cancellation(shape);
     let template = Template::new(format!("{COMMON}{seal}{own}"))
         .set("binding", format!("@group({}) @binding(0)", shape.group))
         .set("posts", posts(shape))
@@ -148,7 +151,10 @@ pub(crate) fn write(
         .set("too_long", TOO_LONG)
         .offer("failed", FAILED)
         .set("first_posts", clients.first)
+        .set("take", take)
         .set("opcode", begun)
+        .set("withdrawal", format!("{withdrawal}\n{asks}"))
+        .set("at_withdrawal", at_withdrawal)
         .set("withdrawn", withdrawn)
         .set("kernels", clients.scan)
         .set("or_posts", clients.or)
@@ -209,24 +215,61 @@ fn seal(shape: &ServerShape) -> (&'static str, String) {
     (SEAL, head)
 }
 
-/// How a call is begun that its caller may have withdrawn, and the status of one that was: only kernels of other devices
-/// withdraw calls. The note that the call is begun and the look for the withdrawal are exchanges, as the caller's are
-/// (`tombolo_call_withdraw` in `shaders/rpc.wgsl`).
-fn withdrawal(handlers: &[Arc<HandlerDeclaration>], shape: &ServerShape) -> [String; 2] {
-    if shape.remote_clients.is_none() {
-        return ["let opcode = posted;".to_owned(), String::new()];
-    }
+/// How a call is begun that its caller may have withdrawn, and the status of one that was.
+///
+/// The note that the call is taken, or begun, and the look for the withdrawal are exchanges with a fence between, as the
+/// caller's are (`Client::withdraw`, and `tombolo_call_withdraw` in `shaders/rpc.wgsl`): at most one side misses the other's
+/// note. Across a bus the fence would cost every call the way of a word to memory and back; there the look may miss a
+/// withdrawal that has just been written, and callers do not conclude that their call is not begun
+/// (`Frame::may_be_begun`).
+fn withdrawal(handlers: &[Arc<HandlerDeclaration>], shape: &ServerShape) -> [String; 3] {
     let is_free = |code: &u32| handlers.iter().all(|handler| handler.opcode() != *code);
     let none = (0..=u32::MAX).find(is_free).unwrap_or(0);
-    let begun = format!(
-        "atomicExchange(&tombolo_server[results + 2u], request);
-    tombolo_server_fence();
-    let opcode = select({none}u, posted, atomicOr(&tombolo_server[arguments + 3u], 0u) != 1u);"
-    );
+    // Kernels of other devices look at a note of their own.
+    let begun = match &shape.remote_clients {
+        Some(_) => "atomicExchange(&tombolo_server[results + 2u], request);",
+        None => "",
+    };
+    let [take, fence, look] = match shape.split {
+        true => [
+            "atomicStore",
+            "",
+            "atomicLoad(&tombolo_server[arguments + 3u])",
+        ],
+        false => [
+            "atomicExchange",
+            "tombolo_server_fence();",
+            "atomicOr(&tombolo_server[arguments + 3u], 0u)",
+        ],
+    };
+    let begun = format!("{begun} {fence}\n    let opcode = select({none}u, posted, {look} != 1u);");
     let busy = CallStatus::Busy.code();
     [
+        format!("{take}(&tombolo_server[taken], request);"),
         begun,
         format!("if opcode == {none}u {{ status = {busy}u; }}"),
+    ]
+}
+
+/// What lets a handler ask whether its call is withdrawn, where the program does: the variable with the place of the
+/// withdrawal, the statement that sets it, and the function.
+fn cancellation(shape: &ServerShape) -> [String; 3] {
+    if !shape.asks {
+        return [String::new(), String::new(), String::new()];
+    }
+    // Lane 0 of a work-group that serves calls together takes them, and barriers follow before a handler begins.
+    let space = if shape.together.is_some() {
+        "workgroup"
+    } else {
+        "private"
+    };
+    [
+        format!("var<{space}> tombolo_server_withdrawal: u32;"),
+        "tombolo_server_withdrawal = arguments + 3u;".to_owned(),
+        // An exchange without a change is a look that no compiler takes out of a loop.
+        format!(
+            "fn {CANCELLED}() -> bool {{ return atomicOr(&tombolo_server[tombolo_server_withdrawal], 0u) == 1u; }}"
+        ),
     ]
 }
 

@@ -72,6 +72,7 @@ impl PersistentKernelBuilder {
             missed: Missed::NONE,
             hidden: Missed::NONE,
             called: crate::clock::Instant::now(),
+            left: None,
         };
         let callers = Callers::new(&core, recipe);
         let thread = spawn(Runner::Live(Box::new(relay)))?;
@@ -110,6 +111,7 @@ impl PersistentKernelBuilder {
             has_loop_budget: capabilities.is_lavapipe(),
             rotates: plan.budget.is_some(),
             fails: self.program.may_fail(),
+            asks: self.program.asks_cancelled(),
             calls: plan.calls,
             group: self.program.free_group(),
             remote_clients: frame.block().map(Block::places),

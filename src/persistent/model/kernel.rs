@@ -2,8 +2,8 @@
 
 use super::leases::{Flaw, Setup, State};
 use super::steps::seal;
-use crate::rpc::port::model::{ANSWER, HEAD, MAILBOX, PAYLOAD, SEAL};
-use crate::rpc::port::protocol::Side;
+use crate::rpc::port::model::{ANSWER, HEAD, MAILBOX, NOTE, PAYLOAD, SEAL};
+use crate::rpc::port::protocol::{CallStatus, Side};
 
 /// A lease: the kernel's next step, and its lane's knowledge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,7 +27,9 @@ pub(super) enum Next {
     ReadYield,
     Look { port: usize, end: usize },
     Take { at: Call },
+    Begin { at: Call },
     Serve { at: Call },
+    Refuse { at: Call },
     Write { at: Call, result: u32 },
     Publish { at: Call, result: u32 },
     Wait,
@@ -40,6 +42,8 @@ pub(super) struct Call {
     port: usize,
     end: usize,
     request: u32,
+    /// The withdrawal as it was seen with the request.
+    withdrawn: bool,
 }
 
 /// The words of the server beside its ports are those of a port behind them: the bell, and the word for requests of the
@@ -102,7 +106,14 @@ impl Lease {
             }
             Next::Look { port, end } => {
                 let request = state.shared.memory.ports[port].client_seen[MAILBOX];
-                let at = Call { port, end, request };
+                let withdrawn = setup.flaw == Flaw::LooksBeforeTaking
+                    && state.shared.memory.ports[port].client_seen[NOTE] != 0;
+                let at = Call {
+                    port,
+                    end,
+                    request,
+                    withdrawn,
+                };
                 match request == state.shared.taken[port] {
                     true => on(at),
                     false => Next::Take { at },
@@ -116,12 +127,40 @@ impl Lease {
                 if let Some(taken) = then.took.get_mut(id as usize) {
                     *taken = true;
                 }
+                if setup.cancels {
+                    lease.next = Next::Begin { at };
+                    return Ok(vec![(lease, then)]);
+                }
                 if setup.faults + setup.kills == 0 {
                     // Only who dies stands between the note and the handler.
                     lease.next = Next::Serve { at };
                     return lease.steps(setup, &then);
                 }
                 Next::Serve { at }
+            }
+            Next::Begin { at } => {
+                let note = state.shared.memory.ports[at.port].client_seen[NOTE];
+                let is_withdrawn = match setup.flaw {
+                    Flaw::LooksBeforeTaking => at.withdrawn,
+                    Flaw::NoWithdrawLook => false,
+                    _ => note != 0,
+                };
+                match is_withdrawn {
+                    true => Next::Refuse { at },
+                    false => Next::Serve { at },
+                }
+            }
+            Next::Refuse { at } => {
+                let memory = &mut then.shared.memory;
+                let busy = CallStatus::Busy.code();
+                memory.write(Side::Server, at.port, HEAD, busy);
+                if setup.bus {
+                    let seal = seal(setup.layout(), at.port, at.request, busy, &[]);
+                    memory.write(Side::Server, at.port, SEAL, seal);
+                }
+                memory.fence(Side::Server);
+                memory.write(Side::Server, at.port, MAILBOX, at.request);
+                on(at)
             }
             Next::Serve { at } => {
                 let id = then.serve(at.port)?;

@@ -1,6 +1,8 @@
 //! The calling side for threads of the host: the loopback through which services are tested and measured without a
 //! device. Kernels do the same in `shaders/rpc.wgsl`.
 
+use std::sync::atomic::{Ordering, fence};
+
 use super::layout::{CLOSED, PREFIX, PortLayout, SEAL};
 use super::protocol::{CallStatus, Side, next};
 use super::seal::{mixed, mixed_all};
@@ -50,7 +52,8 @@ impl<W: ClientWords> Client<W> {
                 continue;
             };
             let at = layout.arguments(port);
-            words.store_all(at, &[opcode, arguments.len() as u32]);
+            // No ticket, and no withdrawal: of the call before there may have been one.
+            words.store_all(at, &[opcode, arguments.len() as u32, 0, 0]);
             let length = arguments.len().min(layout.payload);
             words.store_all(at + PREFIX, &arguments[..length]);
             words.store(layout.request(port), request);
@@ -111,6 +114,15 @@ impl<W: ClientWords> Client<W> {
     /// Leaves a call alone: the answer will not be asked for, and the port is free once the call is served.
     pub fn leave(&self, posted: Posted) {
         self.words.store(self.layout.lock(posted.port), 0);
+    }
+
+    /// Takes a call back: a server that has not begun it answers that, and runs nothing; one that runs it may look. The
+    /// caller looks whether the call was begun behind this, before the call is left.
+    pub fn withdraw(&self, posted: Posted) {
+        self.words
+            .store(self.layout.arguments(posted.port) + SEAL, 1);
+        // Either the server sees the note, or the caller sees that the call is begun.
+        fence(Ordering::SeqCst);
     }
 
     /// Whether the services have been stopped.

@@ -21,7 +21,7 @@ use self::relay::{Purpose, RelayAt};
 use super::kernel::{BELL, Lease, Next, RING, YIELD};
 use super::steps::Shared;
 use crate::persistent::core::Stage;
-use crate::rpc::port::model::{MAILBOX, Machine, Memory, PAYLOAD};
+use crate::rpc::port::model::{MAILBOX, Machine, Memory, NOTE, PAYLOAD};
 use crate::rpc::port::protocol::Side;
 
 /// What is on the device.
@@ -185,7 +185,7 @@ impl State {
             let silent = |memory: &Memory| {
                 (memory.arriving(side)).find(|&at| {
                     let write = memory.flying[side as usize][at];
-                    write.port < setup.ports && write.word != MAILBOX
+                    write.port < setup.ports && write.word != MAILBOX && write.word != NOTE
                 })
             };
             while is_ordered && let Some(at) = silent(memory) {
@@ -275,6 +275,7 @@ impl Machine for State {
             call: 0,
             posted: (0, 0),
             known: Vec::new(),
+            withdraws: false,
         };
         Self {
             shared: Shared {
@@ -338,7 +339,10 @@ impl Machine for State {
         });
         // Whatever was dropped was served, too.
         let mut calls = self.reported.iter().zip(&self.served).skip(1);
-        let is_served = setup.ends() || setup.faults > 0 || calls.all(|(_, &served)| served == 1);
+        let is_served = setup.ends()
+            || setup.faults > 0
+            || setup.cancels
+            || calls.all(|(_, &served)| served == 1);
         let relay_rests = match self.relay.0 {
             RelayAt::Asleep => !self.rung && self.device == OnDevice::Nothing,
             RelayAt::Gone => {

@@ -9,6 +9,7 @@ const PLAIN: Setup = Setup {
     callers: 2,
     calls: 1,
     drops: false,
+    cancels: false,
     bus: false,
     torn: false,
     has_loop_budget: false,
@@ -32,6 +33,11 @@ const STAYS: Setup = Setup {
 
 const ONE: Setup = Setup {
     callers: 1,
+    ..PLAIN
+};
+
+const CANCELLED: Setup = Setup {
+    cancels: true,
     ..PLAIN
 };
 
@@ -105,6 +111,38 @@ fn setups() -> Vec<(Setup, usize)> {
                 ..PLAIN
             },
             9_000,
+        ),
+        (CANCELLED, 1),
+        (
+            Setup {
+                calls: 2,
+                idles: false,
+                ..CANCELLED
+            },
+            1,
+        ),
+        (
+            Setup {
+                callers: 1,
+                asks: 1,
+                ..CANCELLED
+            },
+            1,
+        ),
+        (
+            Setup {
+                callers: 1,
+                faults: 1,
+                ..CANCELLED
+            },
+            1,
+        ),
+        (
+            Setup {
+                cancels: true,
+                ..BUS
+            },
+            1,
         ),
         (ASKED, 30_000),
         (ASKED_TWICE, 55_000),
@@ -237,6 +275,10 @@ fn mutants_are_caught() {
         (Flaw::TwoLeases, "a second lease", PLAIN),
         (Flaw::TakenForgotten, "served twice", FAULTY),
         (Flaw::AllGivenUp, "was told 13", FAULTY),
+        (Flaw::NoWithdrawFence, "served after", CANCELLED),
+        (Flaw::LooksBeforeTaking, "served after", CANCELLED),
+        (Flaw::NoWithdrawLook, "served after", CANCELLED),
+        (Flaw::StaleWithdrawal, "nobody asked", CANCELLED),
         (Flaw::RestartBesideLease, "served after", STUCK),
     ] {
         let caught = explore::<State>(&Setup { flaw, ..setup }).err();
