@@ -21,8 +21,8 @@ var<private> tombolo_server_reply: u32;
 var<private> tombolo_server_remote: u32;
 var<private> tombolo_server_known_posts: u32;
 
-// Takes one call, given where everything of it lies. Of lane 0 alone.
-fn tombolo_server_take(arguments: u32, results: u32, taken: u32, reply: u32, request: u32) {
+// Takes one call, given where everything of it lies; whether it was there to be taken. Of lane 0 alone.
+fn tombolo_server_take(arguments: u32, results: u32, taken: u32, reply: u32, request: u32) -> bool {
     // Taken from here on: should the lease end in between, nobody serves it again.
     $take$
     $at_withdrawal$
@@ -37,6 +37,7 @@ fn tombolo_server_take(arguments: u32, results: u32, taken: u32, reply: u32, req
         tombolo_server_call[5u + word] = atomicLoad(&tombolo_server[arguments + 4u + word]);
     }
     tombolo_server_turns += $most_words$u + 1u;
+    return true;
 }
 
 // Waits for a call, or for the end of the lease. Of lane 0 alone.
@@ -53,14 +54,13 @@ fn tombolo_server_next(granted: u32, most: u32) {
             let request = atomicLoad(&tombolo_server[$requests$u + at]);
             if request != atomicLoad(&tombolo_server[$locks$u + at]) {
                 tombolo_server_fence();
-                tombolo_server_take(
+                found = tombolo_server_take(
                     $arguments$u + at * $stride$u,
                     $results$u + at * $stride$u,
                     $locks$u + at,
                     $replies$u + at,
                     request,
                 );
-                found = true;
             }
             tombolo_server_port += 1u;
             tombolo_server_turns += 1u;
@@ -77,13 +77,13 @@ $kernels$
         var bell = seen;
         var posts = tombolo_server_known_posts;
 $wait$
-        tombolo_server_leaving = tombolo_server_turns >= most || atomicLoad(&tombolo_server[$yield$u]) != granted;
+        tombolo_server_leaving = tombolo_server_turns >= most || atomicLoad(&tombolo_server[$yield$u]) != granted $or_failed$;
         tombolo_server_port = 0u;
-        tombolo_server_end = $ports$u;
+        tombolo_server_end = $visits$;
         tombolo_server_offset = tombolo_server_start;
         if $single$ && !tombolo_server_leaving && (((bell >> 16u) - (seen >> 16u)) & 0xffffu) == 1u {
-            tombolo_server_port = min(bell & 0xffffu, $ports$u);
-            tombolo_server_end = min(tombolo_server_port + 1u, $ports$u);
+            tombolo_server_port = min($hint$, tombolo_server_end);
+            tombolo_server_end = min(tombolo_server_port + 1u, tombolo_server_end);
             tombolo_server_offset = 0u;
         }
 $known_posts$
@@ -98,12 +98,13 @@ fn tombolo_server_main(@builtin(local_invocation_index) lane: u32) {
     let lease = atomicLoad(&tombolo_server[$lease$u]);
     let granted = atomicLoad(&tombolo_server[$granted$u]);
     let most = atomicLoad(&tombolo_server[$most$u]);
+    $arrives$
 $start$
     tombolo_server_seen = atomicLoad(&tombolo_server[$bell$u]);
 $first_posts$
     tombolo_server_fence();
     tombolo_server_leaving = atomicLoad(&tombolo_server[$yield$u]) != granted;
-    tombolo_server_end = $ports$u;
+    tombolo_server_end = $visits$;
     tombolo_server_lane = lane;
     loop {
         if lane == 0u {
@@ -141,17 +142,19 @@ $faults$
             status = atomicExchange(&tombolo_server_worst, 0u);
             if status == $failed$u {
                 tombolo_server_fault = 1u;
+                $notes_failed$
                 atomicStore(&$out$[results + 1u], lease);
             }
             $head$
             tombolo_server_fence();
             tombolo_server_publish(tombolo_server_reply, call[2]);
             tombolo_server_beats += 1u;
-            atomicStore(&$out$[$beat$u], tombolo_server_beats);
+            atomicStore(&$out$[$beat$u$group_lane$], tombolo_server_beats);
         }
     }
     if lane == 0u {
         tombolo_server_fence();
-        tombolo_server_publish($done$u, lease);
+        $leaves$
+        tombolo_server_publish($done$u$group_lane$, lease);
     }
 }

@@ -31,12 +31,15 @@ $faults$
     atomicStore(&$out$[$beat$u + tombolo_server_lane], tombolo_server_beats);
 }
 
-$entry$
+@compute @workgroup_size($lanes$)
+fn tombolo_server_main(@builtin(local_invocation_index) lane: u32) {
+    $draws$
     if lane >= $lanes$u {
         // Lanes that a driver adds.
         return;
     }
-    tombolo_server_lane = lane;
+    $arrives$
+    tombolo_server_lane = $server_lane$;
     let lease = atomicLoad(&tombolo_server[$lease$u]);
     let granted = atomicLoad(&tombolo_server[$granted$u]);
     let most = atomicLoad(&tombolo_server[$most$u]);
@@ -50,11 +53,11 @@ $first_posts$
     var single = false;
     loop {
         var port = lane;
-        var end = $ports$u;
+        var end = $visits$;
         if single {
             // One call was posted since the last look, and the bell tells where. (Counts are compared by themselves: the port
             // below would borrow from their difference.)
-            let hint = seen & 0xffffu;
+            let hint = $hint$;
             port = select(end, hint, hint % $lanes$u == lane);
             end = min(end, hint + 1u);
         }
@@ -93,5 +96,6 @@ $known_posts$
         tombolo_server_turns += 3u;
     }
     tombolo_server_fence();
-    tombolo_server_publish($done$u + lane, lease);
+    $leaves$
+    tombolo_server_publish($done$u + $done_lane$, lease);
 }

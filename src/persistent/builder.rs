@@ -35,6 +35,7 @@ pub struct PersistentKernelBuilder {
     policy: LeasePolicy,
     turns: Option<u32>,
     lanes: Option<usize>,
+    groups: usize,
     callers: usize,
     pub(super) arguments: Arguments,
     /// Has the written kernel misbehave.
@@ -57,6 +58,7 @@ impl PersistentKernel {
             policy: LeasePolicy::of(device.capabilities()),
             turns: None,
             lanes: None,
+            groups: 1,
             callers: 0,
             arguments: Arguments::default(),
             #[cfg(test)]
@@ -127,10 +129,23 @@ impl PersistentKernelBuilder {
 
     /// Sets how many invocations serve calls side by side (1 to 64), each with ports of its own. Default: 1 where a
     /// processor runs kernels, whose invocations take turns anyway, and 32 elsewhere. Adapters with a loop budget have
-    /// 1: a group of lanes shares the budget, and no lane knows what the others have taken. With 1 no call of a thread
-    /// runs beside another one. In slices it means nothing: all calls of a slice run beside each other.
+    /// 1: a group of lanes shares the budget, and no lane knows what the others have taken. With 1, and one work-group, no call
+    /// of a thread runs beside another one. In slices it means nothing: all calls of a slice run beside each other.
     pub fn lanes(mut self, lanes: usize) -> Self {
         self.lanes = Some(lanes);
+        self
+    }
+
+    /// Sets how many work-groups serve calls beside each other (1 to 64, default 1), each with the ports whose number leaves its
+    /// own when divided by the number of groups, so that the number of ports is rounded up to a multiple. With handlers for
+    /// whole work-groups that many calls are served at a time; with others, as many times more as there are
+    /// [`lanes`](Self::lanes).
+    ///
+    /// A device runs as many of them as it has room for. Those that have not begun are not waited for: the work-group that has
+    /// begun first serves their ports, too. A group that runs takes the device's time also without calls, and on adapters that
+    /// are processors a processor: more than one are for cards, and for handlers that take long. In slices it means nothing.
+    pub fn work_groups(mut self, groups: usize) -> Self {
+        self.groups = groups;
         self
     }
 

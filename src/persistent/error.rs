@@ -78,6 +78,14 @@ pub enum ServerError {
         /// The most that is possible: 1 on adapters with a loop budget.
         limit: usize,
     },
+    /// So many work-groups cannot serve calls beside each other.
+    #[error("{groups} work-groups: choose from 1 to {limit}")]
+    WorkGroups {
+        /// The number that was wanted.
+        groups: usize,
+        /// The most that is possible.
+        limit: usize,
+    },
     /// The work-group cannot have that size.
     #[error("a work-group of {size}: choose a power of two from 8 to {limit}")]
     GroupSize {
@@ -118,6 +126,7 @@ debug_by_text!(ServerError {
     Callers,
     Ports,
     Lanes,
+    WorkGroups,
     GroupSize,
     Kernel,
     Live,

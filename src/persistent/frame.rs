@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!      0        the ports (`rpc::port::layout`), of which threads of the host are the clients
-//!   ports.words()  bell | yielded | granted | lease | most | start | …     one cache line, written by the host
+//!   ports.words()  bell | yielded | granted | lease | most | start | left | arrived | …  one cache line, of the host but for
+//!                  the last two, where several work-groups note who has left, and how many have come
 //!        + 16   done       one word for each lane: the lease that it has left         written by the kernel
 //!        …      beat       one word for each lane: calls it has served in this lease  written by the kernel
 //! ```
@@ -204,6 +205,7 @@ impl Frame {
         self.store(places.granted, granted);
         self.store(places.most, most);
         self.store(places.start, start as u32);
+        self.store(places.arrived, 0);
         for lane in 0..self.lanes {
             // Each lease counts from 0.
             self.up().store(places.beat + lane, 0);
@@ -360,7 +362,8 @@ pub(super) fn places(layout: PortLayout, lanes: usize) -> Places {
         lease: host + 3,
         most: host + 4,
         start: host + 5,
-        failed: host + 6,
+        left: host + 6,
+        arrived: host + 7,
         done,
         beat: done + lanes.next_multiple_of(LINE),
     }

@@ -67,6 +67,7 @@ mod persistent_again;
 mod persistent_arguments;
 mod persistent_calls;
 mod persistent_cancel;
+mod persistent_groups;
 mod persistent_leases;
 mod persistent_sliced;
 mod persistent_sliced_posts;
@@ -201,6 +202,7 @@ fn main() -> std::process::ExitCode {
         persistent_arguments::CASES,
         persistent_calls::CASES,
         persistent_cancel::CASES,
+        persistent_groups::CASES,
         persistent_leases::CASES,
         persistent_sliced::CASES,
         persistent_sliced_posts::CASES,

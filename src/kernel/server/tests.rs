@@ -15,7 +15,7 @@ const PROGRAM: &str = "
 
 fn places() -> Places {
     Places {
-        ports: 7,
+        ports: 8,
         stride: 48,
         locks: 16,
         requests: 32,
@@ -28,7 +28,8 @@ fn places() -> Places {
         lease: 803,
         most: 804,
         start: 805,
-        failed: 806,
+        left: 806,
+        arrived: 807,
         done: 816,
         beat: 848,
     }
@@ -56,11 +57,13 @@ fn every_form_validates() {
     let kinds = [None, Some(8), Some(256)];
     let all = kinds.map(|kind| [(kind, None), (kind, Some(remote_clients()))]);
     for (together, remote_clients) in all.into_iter().flatten() {
-        for (lanes, split, has_loop_budget, apart) in [
-            (1, false, true, false),
-            (1, false, false, false),
-            (32, true, false, false),
-            (4, false, false, true),
+        for (lanes, split, has_loop_budget, groups) in [
+            (1, false, true, 1),
+            (1, false, false, 1),
+            (32, true, false, 1),
+            (1, false, false, 4),
+            (32, true, false, 2),
+            (1, false, true, 2),
         ] {
             let names = ["plain", "nothing", "huge", "whole"];
             let names = names.map(|name| (name.to_owned(), name == "whole"));
@@ -68,7 +71,7 @@ fn every_form_validates() {
             let handlers = declarations(&program, &names[..count]).unwrap();
             let shape = ServerShape {
                 lanes,
-                apart: apart && together.is_none(),
+                groups,
                 together,
                 split,
                 has_loop_budget,
@@ -90,7 +93,7 @@ fn every_form_validates() {
             forms += 1;
         }
     }
-    assert_eq!(forms, 24);
+    assert_eq!(forms, 36);
 }
 
 #[test]
@@ -120,7 +123,7 @@ fn every_type_is_taken_and_given_by_name_and_by_alias() {
         }
         let shape = ServerShape {
             lanes: 1,
-            apart: false,
+            groups: 1,
             together: None,
             split: false,
             has_loop_budget: false,
@@ -193,7 +196,7 @@ fn what_cannot_be_called_is_told() {
         let handlers = declarations(&program, &[(name.to_owned(), together)]);
         let shape = ServerShape {
             lanes: 1,
-            apart: false,
+            groups: 1,
             together: together.then_some(64),
             split: false,
             has_loop_budget: false,

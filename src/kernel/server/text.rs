@@ -13,6 +13,7 @@ const COMMON: &str = include_str!("../../../shaders/server.wgsl");
 const SEAL: &str = include_str!("../../../shaders/server_seal.wgsl");
 const WAIT: &str = include_str!("../../../shaders/server_wait.wgsl");
 const LANE: &str = include_str!("../../../shaders/server_lane.wgsl");
+const GROUPS: &str = include_str!("../../../shaders/server_groups.wgsl");
 const GROUP: &str = include_str!("../../../shaders/server_group.wgsl");
 
 /// Where things lie in the words of a server, as the kernel is to know them.
@@ -31,28 +32,21 @@ pub(crate) struct Places {
     pub lease: usize,
     pub most: usize,
     pub start: usize,
-    /// The lease in which a call has failed last, for lanes that are work-groups.
-    pub failed: usize,
+    /// The last lease that a work-group has left, of several: the others follow.
+    pub left: usize,
+    /// Work-groups that have begun in the lease, of several.
+    pub arrived: usize,
     pub done: usize,
     pub beat: usize,
 }
 
-/// The head of the kernel whose lanes are invocations of one work-group.
-const TOGETHER: &str = "@compute @workgroup_size($lanes$)
-fn tombolo_server_main(@builtin(local_invocation_index) lane: u32) {";
-
-/// The head of the kernel whose lanes are work-groups.
-const APART: &str = "@compute @workgroup_size(1)
-fn tombolo_server_main(@builtin(workgroup_id) group: vec3<u32>) {
-    let lane = group.x;";
-
 /// How the kernel is built.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ServerShape {
-    /// Invocations, each of which serves calls of its own ports.
+    /// Work-groups, each with ports of its own: as many of all.
+    pub groups: usize,
+    /// Invocations of each, which serve calls of its ports by themselves.
     pub lanes: usize,
-    /// Each lane is a work-group: where invocations of one take turns, none would be served but the first one's calls.
-    pub apart: bool,
     /// Invocations that serve each call together instead, if any do.
     pub together: Option<u32>,
     /// The kernel's writes for the host have separate memory.
@@ -88,6 +82,15 @@ impl ServerShape {
         }
     }
 
+    /// The first port of remote clients that an invocation looks at: those of all work-groups but one look at none.
+    pub(super) fn first_remote(&self, places: &RemoteClientPlaces, first: &str) -> String {
+        let none = places.areas * places.ports;
+        match self.groups {
+            1 => first.to_owned(),
+            _ => format!("select({none}u, {first}, tombolo_server_group == 0u)"),
+        }
+    }
+
     /// Whether lanes that serve calls by themselves end their lease together.
     fn has_peers(&self) -> bool {
         self.together.is_none() && self.lanes > 1
@@ -96,15 +99,15 @@ impl ServerShape {
     /// How these lanes do so, when a call has failed in one: the word for it, the statement of the lane that failed, and
     /// the condition of the others.
     fn shared_failure(&self) -> [&'static str; 3] {
-        match (self.has_peers(), self.apart) {
-            (false, _) => [""; 3],
+        match (self.groups > 1, self.has_peers()) {
+            (false, false) => [""; 3],
             // Work-groups share the frame alone.
-            (true, true) => [
+            (true, _) => [
                 "",
-                "atomicStore(&tombolo_server[$failed_lease$u], atomicLoad(&tombolo_server[$lease$u]));",
-                "|| atomicLoad(&tombolo_server[$failed_lease$u]) == lease",
+                "atomicStore(&tombolo_server[$left$u], tombolo_server_lease);",
+                "|| atomicLoad(&tombolo_server[$left$u]) == tombolo_server_lease",
             ],
-            (true, false) => [
+            (false, true) => [
                 "var<workgroup> tombolo_server_failed: atomic<u32>;",
                 "atomicStore(&tombolo_server_failed, 1u);",
                 "|| atomicLoad(&tombolo_server_failed) != 0u",
@@ -137,7 +140,8 @@ pub(crate) fn write(
     let (seal, head) = seal(shape);
     let [take, begun, withdrawn] = withdrawal(handlers, shape);
     let [withdrawal, at_withdrawal, asks] = cancellation(shape);
-    let template = Template::new(format!("{COMMON}{seal}{own}"))
+    let groups = if shape.groups > 1 { GROUPS } else { "" };
+    let template = Template::new(format!("{COMMON}{seal}{groups}{own}"))
         .set("binding", format!("@group({}) @binding(0)", shape.group))
         .set("posts", posts(shape))
         .set("out", shape.out())
@@ -163,12 +167,11 @@ pub(crate) fn write(
         Some(lanes) => (template.set("group_lanes", lanes))
             .set("most_words", words)
             .set("call_words", words + 5),
-        None => (template.set("lanes", shape.lanes))
-            .set("entry", if shape.apart { APART } else { TOGETHER })
-            .set("only_kernels", clients.only),
+        None => (template.set("lanes", shape.lanes)).set("only_kernels", clients.only),
     };
     let template = with_faults(template, shape);
     let template = with_first_port(template, places, shape);
+    let template = with_groups(template, places, shape);
     Ok(with_places(template, places).fill())
 }
 
@@ -244,8 +247,13 @@ fn withdrawal(handlers: &[Arc<HandlerDeclaration>], shape: &ServerShape) -> [Str
     };
     let begun = format!("{begun} {fence}\n    let opcode = select({none}u, posted, {look} != 1u);");
     let busy = CallStatus::Busy.code();
+    let take = match (shape.groups, shape.together) {
+        (1, _) => format!("{take}(&tombolo_server[taken], request);"),
+        (_, None) => "if !tombolo_server_takes(taken, request) { return; }".to_owned(),
+        (_, Some(_)) => "if !tombolo_server_takes(taken, request) { return false; }".to_owned(),
+    };
     [
-        format!("{take}(&tombolo_server[taken], request);"),
+        take,
         begun,
         format!("if opcode == {none}u {{ status = {busy}u; }}"),
     ]
@@ -316,7 +324,7 @@ fn with_faults(template: Template, shape: &ServerShape) -> Template {
         .set("begin", begin)
         .set("or_failed", or_failed);
     match shape.together {
-        Some(_) => template,
+        Some(_) => template.set("notes_failed", notes_failed),
         None => template.set("failed_word", word),
     }
 }
@@ -325,23 +333,30 @@ fn with_faults(template: Template, shape: &ServerShape) -> Template {
 /// are.
 fn with_first_port(template: Template, places: &Places, shape: &ServerShape) -> Template {
     let rotates = shape.rotates && shape.lanes == 1;
-    let count = places.ports;
-    let granted = format!("atomicLoad(&tombolo_server[{}u]) % {count}u", places.start);
+    let (groups, count) = (shape.groups, places.ports / shape.groups);
+    let first = format!("atomicLoad(&tombolo_server[{}u])", places.start);
+    let granted = match groups {
+        1 => format!("{first} % {count}u"),
+        _ => format!("({first} / {groups}u) % {count}u"),
+    };
+    let at = |offset: &str| match (groups, offset) {
+        (1, "0u") => "let at = port;".to_owned(),
+        (1, _) => format!("var at = port + {offset}; at -= select(0u, {count}u, at >= {count}u);"),
+        _ => format!("let at = tombolo_server_place(port, {offset});"),
+    };
     let (start, offset, at) = match (rotates, shape.together) {
-        (false, _) => (String::new(), "", "let at = port;".to_owned()),
+        (false, _) => (String::new(), "", at("0u")),
         (true, None) => (
             format!("let start = {granted};"),
             "let offset = select(start, 0u, single);",
-            format!("var at = port + offset; at -= select(0u, {count}u, at >= {count}u);"),
+            at("offset"),
         ),
         (true, Some(_)) => (
             format!(
                 "tombolo_server_start = {granted}; tombolo_server_offset = tombolo_server_start;"
             ),
             "",
-            format!(
-                "var at = port + tombolo_server_offset; at -= select(0u, {count}u, at >= {count}u);"
-            ),
+            at("tombolo_server_offset"),
         ),
     };
     let template = template.set("start", start).set("at", at);
@@ -351,10 +366,103 @@ fn with_first_port(template: Template, places: &Places, shape: &ServerShape) -> 
     }
 }
 
+/// How work-groups come and go, and which ports each of them looks at.
+fn with_groups(template: Template, places: &Places, shape: &ServerShape) -> Template {
+    let (groups, lanes) = (shape.groups, shape.lanes);
+    let hint = if shape.together.is_some() {
+        "bell & 0xffffu"
+    } else {
+        "seen & 0xffffu"
+    };
+    let (visits, hint, leaves) = match groups {
+        1 => (format!("{}u", places.ports), hint.to_owned(), ""),
+        _ => (
+            "tombolo_server_visits()".to_owned(),
+            format!("tombolo_server_visit({hint})"),
+            "atomicStore(&tombolo_server[$left$u], lease);",
+        ),
+    };
+    let template = template
+        .set("visits", visits)
+        .set("hint", hint)
+        .set("leaves", leaves);
+    let template = match groups {
+        1 => template,
+        _ => with_arrival(template, places, shape),
+    };
+    let is_drawn_by_all = groups > 1 && shape.together.is_none() && lanes > 1;
+    let draw = format!(
+        "min(atomicAdd(&tombolo_server[{}u], 1u), {}u)",
+        places.arrived,
+        groups - 1
+    );
+    let arrives = match (groups, is_drawn_by_all, shape.together) {
+        (1, ..) => String::new(),
+        (_, true, _) => "tombolo_server_group = drawn;".to_owned(),
+        (_, _, None) => format!("tombolo_server_group = {draw};"),
+        (_, _, Some(_)) => format!("if lane == 0u {{ tombolo_server_group = {draw}; }}"),
+    };
+    let arrives = match groups {
+        1 => arrives,
+        _ => format!(
+            "{arrives}\n    tombolo_server_lease = atomicLoad(&tombolo_server[{}u]);",
+            places.lease
+        ),
+    };
+    let template = template.set("arrives", arrives);
+    if shape.together.is_some() {
+        let lane = if groups > 1 {
+            " + tombolo_server_group"
+        } else {
+            ""
+        };
+        return template.set("group_lane", lane);
+    }
+    let (server_lane, done_lane) = match groups {
+        1 => ("lane".to_owned(), "lane"),
+        _ => (
+            format!("tombolo_server_group * {lanes}u + lane"),
+            "tombolo_server_lane",
+        ),
+    };
+    let draws = match is_drawn_by_all {
+        true => format!(
+            "if lane == 0u {{ tombolo_server_drawn = {draw}; }}
+    let drawn = workgroupUniformLoad(&tombolo_server_drawn);"
+        ),
+        false => String::new(),
+    };
+    (template.set("server_lane", server_lane))
+        .set("done_lane", done_lane)
+        .set("draws", draws)
+}
+
+/// The marks of `shaders/server_groups.wgsl`.
+fn with_arrival(template: Template, places: &Places, shape: &ServerShape) -> Template {
+    let drawn = match shape.together.is_none() && shape.lanes > 1 {
+        true => "var<workgroup> tombolo_server_drawn: u32;",
+        false => "",
+    };
+    // A kernel of another device counts its own requests, and is not believed to count by one; the first work-group alone
+    // looks at them.
+    let is_not_next = match &shape.remote_clients {
+        Some(remote) => format!(
+            "(request == known || (request - known != 1u && taken < {}u))",
+            remote.taken
+        ),
+        None => "request - known != 1u".to_owned(),
+    };
+    template
+        .set("drawn", drawn)
+        .set("groups", shape.groups)
+        .set("own", places.ports / shape.groups)
+        .set("arrived", places.arrived)
+        .set("is_not_next", is_not_next)
+}
+
 /// Where everything lies.
 fn with_places(template: Template, places: &Places) -> Template {
     [
-        ("ports", places.ports),
         ("stride", places.stride),
         ("locks", places.locks),
         ("requests", places.requests),
@@ -373,7 +481,8 @@ fn with_places(template: Template, places: &Places) -> Template {
     .fold(template, |template, (name, number)| {
         template.set(name, number)
     })
-    .offer("failed_lease", places.failed)
+    .offer("ports", places.ports)
+    .offer("left", places.left)
 }
 
 /// A kernel's way to the words of a call: arguments and results.

@@ -88,7 +88,7 @@ impl PersistentKernelBuilder {
     fn frame(&self, plan: &Plan) -> Result<Frame, ServerError> {
         let device = &self.device.shared;
         if self.callers > 0 && can_share(&device.capabilities).is_ok() {
-            let shared = Frame::with_callers(device, plan.layout, plan.lanes, self.callers);
+            let shared = Frame::with_callers(device, plan.layout, plan.servers(), self.callers);
             match shared {
                 Ok(frame) => return Ok(frame),
                 Err(error) => log::warn!(
@@ -97,15 +97,15 @@ impl PersistentKernelBuilder {
                 ),
             }
         }
-        Ok(Frame::new(device, plan.layout, plan.lanes)?)
+        Ok(Frame::new(device, plan.layout, plan.servers())?)
     }
 
     fn polling_kernel(&self, plan: &Plan, frame: &Frame) -> Result<Kernel, ServerError> {
         let capabilities = self.device.capabilities();
         let shape = ServerShape {
             turns: plan.turns,
+            groups: plan.groups,
             lanes: plan.lanes,
-            apart: plan.apart,
             together: plan.together,
             split: capabilities.splits_ports(),
             has_loop_budget: capabilities.is_lavapipe(),
@@ -116,7 +116,7 @@ impl PersistentKernelBuilder {
             group: self.program.free_group(),
             remote_clients: frame.block().map(Block::places),
         };
-        let places = places(plan.layout, plan.lanes);
+        let places = places(plan.layout, plan.servers());
         let text = server::write(&plan.handlers, &places, &shape).map_err(fault)?;
         #[cfg(test)]
         let text = match self.spoil {
@@ -165,8 +165,8 @@ impl PersistentKernelBuilder {
     ) -> Result<Launch, ServerError> {
         let device = &self.device.shared;
         // The relay tries again automatically, and calls meanwhile name the holder of the heap.
-        let groups = if plan.apart { plan.lanes as u32 } else { 1 };
-        let mut launch = (kernel.launch().workgroups(groups)).host_access(HostAccessPolicy::Refuse);
+        let mut launch =
+            (kernel.launch().workgroups(plan.groups as u32)).host_access(HostAccessPolicy::Refuse);
         let names = ["tombolo_server", "tombolo_answers"];
         for (name, raw) in names.into_iter().zip(frame.buffers()) {
             if let Some(raw) = raw {

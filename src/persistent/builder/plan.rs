@@ -16,6 +16,8 @@ pub(in crate::persistent) const MAX_PORTS: usize = 1 << 15;
 const MAX_CALLERS: usize = 16;
 /// The most lanes that serve calls by themselves.
 const MAX_LANES: usize = 64;
+/// The most work-groups of a server: more than cards have multiprocessors that a server should take.
+const MAX_GROUPS: usize = 64;
 /// Turns of loops per call by default on adapters without a budget: a second on a software adapter, and so less than
 /// the time after which a lease serving no calls counts as stuck.
 const TURNS: u32 = 1 << 25;
@@ -34,10 +36,10 @@ pub(super) struct Plan {
     pub budget: Option<u32>,
     /// Invocations that serve each call together, if any do.
     pub together: Option<u32>,
-    /// Invocations that serve calls by themselves.
+    /// Invocations of a work-group that serve calls by themselves.
     pub lanes: usize,
-    /// Each of them is a work-group.
-    pub apart: bool,
+    /// Work-groups, each with so many.
+    pub groups: usize,
     /// Turns after which a lease ends.
     pub most: u32,
     /// Turns that a call may take.
@@ -65,7 +67,6 @@ impl Plan {
             return Err(ServerError::NoHandlers);
         }
         let handlers = server::declarations(&builder.program, &builder.handlers).map_err(fault)?;
-        let layout = PortLayout::new(ports, payload(&handlers)?);
         let budget = builder.budget();
         let is_cooperative = handlers.iter().any(|handler| handler.cooperative);
         let together = match is_cooperative {
@@ -73,6 +74,14 @@ impl Plan {
             false => None,
         };
         let lanes = builder.checked_lanes(together, budget)?;
+        // Where the invocations of a work-group take turns none would be served but the first one's calls.
+        let apart = together.is_none() && builder.device.capabilities().invocations_take_turns();
+        let (groups, lanes) = match apart {
+            true => (builder.checked_groups()? * lanes, 1),
+            false => (builder.checked_groups()?, lanes),
+        };
+        // As many ports for each work-group.
+        let layout = PortLayout::new(ports.next_multiple_of(groups), payload(&handlers)?);
         let calls = builder.program.calls_host();
         let (most, turns) = share(budget, builder.turns, calls);
         Ok(Self {
@@ -81,11 +90,16 @@ impl Plan {
             budget,
             together,
             lanes,
-            apart: together.is_none() && builder.device.capabilities().invocations_take_turns(),
+            groups,
             most,
             turns,
             calls,
         })
+    }
+
+    /// All invocations that end a lease: of a work-group that serves calls together one does for all.
+    pub fn servers(&self) -> usize {
+        self.groups * self.lanes
     }
 
     /// Turns after which a lease ends when no call takes any: all of the ration.
@@ -140,6 +154,16 @@ impl PersistentKernelBuilder {
             LoopGuardPolicy::WhereNeeded | LoopGuardPolicy::Off => (capabilities
                 .needs_loop_guard())
             .then(|| capabilities.loop_budget().unwrap_or(LEAST_BUDGET)),
+        }
+    }
+
+    fn checked_groups(&self) -> Result<usize, ServerError> {
+        match (1..=MAX_GROUPS).contains(&self.groups) {
+            true => Ok(self.groups),
+            false => Err(ServerError::WorkGroups {
+                groups: self.groups,
+                limit: MAX_GROUPS,
+            }),
         }
     }
 
