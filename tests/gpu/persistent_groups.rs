@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use crate::cases;
 use crate::harness::Fixture;
+use crate::kernel_callers::{CALL, KINDS, POISON, caller, run};
+use crate::kernel_callers_reach::other;
 use crate::persistent::{MINUTE, MIX, Mixer, builder, is_sliced, mix, start, until};
 use crate::server_beside::Work;
 use tombolo::{
@@ -21,6 +23,7 @@ cases![
     leases_hand_over_from_group_to_group,
     words_across_a_bus_are_served_by_groups,
     slices_take_no_notice,
+    kernels_and_threads_call_work_groups,
     impossible_numbers_are_refused,
 ];
 
@@ -239,6 +242,35 @@ fn slices_take_no_notice(f: &Fixture) {
     let (server, function) = mixer(builder(&device, MIX).work_groups(4).ports(10));
     assert_eq!(server.tier(), tombolo::device::Tier::Sliced);
     call(&function, 4, 20);
+}
+
+fn kernels_and_threads_call_work_groups(f: &Fixture) {
+    const COUNT: u32 = 64;
+    for kind in KINDS {
+        let server = kind(&f.device).work_groups(3).ports(9).callers(1);
+        let server = start(server);
+        let function: Mixer = server.function("mix").unwrap();
+        let other = other(f);
+        let kernel = caller(&other, &server, CALL);
+        let results = other.buffer(&vec![POISON; 3 * COUNT as usize]).unwrap();
+        let launch = kernel.launch().buffer("results", &results);
+        let mut launch = launch
+            .value("seed", &0u32)
+            .server(&server)
+            .invocations(COUNT);
+        let function = &function;
+        std::thread::scope(|scope| {
+            scope.spawn(move || call(function, 2, 100));
+            for round in 0..5u32 {
+                let seed = round * 1000;
+                launch.set_value("seed", &seed).unwrap();
+                let (_, sums) = run(&mut launch, &results, 2);
+                let expected = (0..COUNT).map(|i| mix(i + seed, i).wrapping_add(mix(i, i + seed)));
+                assert!(expected.eq(sums), "round {round}");
+            }
+        });
+        assert!(server.failure().is_none());
+    }
 }
 
 fn impossible_numbers_are_refused(f: &Fixture) {

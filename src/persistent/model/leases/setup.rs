@@ -52,6 +52,12 @@ pub(in super::super) enum Flaw {
     NoWithdrawLook,
     /// The next call at a port is posted under the withdrawal of the call before.
     StaleWithdrawal,
+    /// The first work-group looks at its own ports alone.
+    OthersForgotten,
+    /// A work-group notes a call as taken without a look at the note.
+    TakesByStore,
+    /// A work-group takes every call that is not the one that was taken last.
+    TakesWhatDiffers,
     /// A server is started again while its stuck lease is still there.
     RestartBesideLease,
 }
@@ -59,6 +65,10 @@ pub(in super::super) enum Flaw {
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Setup {
     pub ports: usize,
+    /// Work-groups: one, or two with as many ports each.
+    pub groups: usize,
+    /// The device runs all of them beside each other; else each begins when the one before has left.
+    pub beside: bool,
     pub callers: usize,
     pub calls: u32,
     /// Callers may drop a posted call.
