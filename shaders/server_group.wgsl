@@ -27,6 +27,7 @@ fn tombolo_server_take(arguments: u32, results: u32, taken: u32, reply: u32, req
     $take$
     $at_withdrawal$
     tombolo_server_reply = reply;
+    $batches$
     tombolo_server_call[1] = results;
     tombolo_server_call[2] = request;
     let posted = atomicLoad(&tombolo_server[arguments]);
@@ -61,6 +62,7 @@ fn tombolo_server_next(granted: u32, most: u32) {
                     $replies$u + at,
                     request,
                 );
+                $found_first$
             }
             tombolo_server_port += 1u;
             tombolo_server_turns += 1u;
@@ -98,6 +100,7 @@ fn tombolo_server_main(@builtin(local_invocation_index) lane: u32) {
     let lease = atomicLoad(&tombolo_server[$lease$u]);
     let granted = atomicLoad(&tombolo_server[$granted$u]);
     let most = atomicLoad(&tombolo_server[$most$u]);
+    $draws$
     $arrives$
 $start$
     tombolo_server_seen = atomicLoad(&tombolo_server[$bell$u]);
@@ -114,8 +117,8 @@ $first_posts$
         if call[0] == 0u {
             break;
         }
-        let results = call[1];
         let length = call[4];
+        $gathers$
         // The loops that end with each call; and drivers make loops of switches.
         tombolo_server_turns += 4u;
         let turns = tombolo_server_turns;
@@ -137,20 +140,7 @@ $faults$
         // What other lanes have written is there when the answer is.
         storageBarrier();
         workgroupBarrier();
-        if lane == 0u {
-            tombolo_server_turns = atomicExchange(&tombolo_server_turned, 0u);
-            status = atomicExchange(&tombolo_server_worst, 0u);
-            if status == $failed$u {
-                tombolo_server_fault = 1u;
-                $notes_failed$
-                atomicStore(&$out$[results + 1u], lease);
-            }
-            $head$
-            tombolo_server_fence();
-            tombolo_server_publish(tombolo_server_reply, call[2]);
-            tombolo_server_beats += 1u;
-            atomicStore(&$out$[$beat$u$group_lane$], tombolo_server_beats);
-        }
+$answers$
     }
     if lane == 0u {
         tombolo_server_fence();

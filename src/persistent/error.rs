@@ -94,6 +94,17 @@ pub enum ServerError {
         /// The most that is possible.
         limit: u32,
     },
+    /// A work-group cannot serve so many calls at once.
+    #[error(
+        "batches of `{handler}` have 1 to {limit} calls, one for each invocation of a work-group: choose so many, or raise \
+         PersistentKernelBuilder::group_size"
+    )]
+    Batch {
+        /// The handler.
+        handler: String,
+        /// The most that is possible.
+        limit: u32,
+    },
     /// The program with the polling kernel did not compile.
     #[error(transparent)]
     Kernel(#[from] KernelError),
@@ -128,6 +139,7 @@ debug_by_text!(ServerError {
     Lanes,
     WorkGroups,
     GroupSize,
+    Batch,
     Kernel,
     Live,
     Launch,

@@ -65,6 +65,7 @@ mod never_blocks;
 mod persistent;
 mod persistent_again;
 mod persistent_arguments;
+mod persistent_batches;
 mod persistent_calls;
 mod persistent_cancel;
 mod persistent_groups;
@@ -200,6 +201,7 @@ fn main() -> std::process::ExitCode {
         never_blocks::CASES,
         persistent::CASES,
         persistent_arguments::CASES,
+        persistent_batches::CASES,
         persistent_calls::CASES,
         persistent_cancel::CASES,
         persistent_groups::CASES,

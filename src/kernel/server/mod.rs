@@ -4,8 +4,11 @@
 //! and [`text`] writes the kernel that takes calls out of ports and hands them to the handler (`shaders/server.wgsl`);
 //! [`slice`] the kernels that serve calls between launches (`shaders/server_slice.wgsl` and `server_ports.wgsl`), with
 //! [`packing`] for calls of a single function; [`remote_clients`] the part of the polling kernel for kernels of other
-//! devices.
+//! devices, [`groups`] for several work-groups, [`batches`] for handlers that serve many calls at once, and [`withdrawal`] for
+//! calls that are taken back.
 
+mod batches;
+mod groups;
 mod head;
 pub(crate) mod packing;
 mod remote_clients;
@@ -13,8 +16,9 @@ mod slice;
 #[cfg(test)]
 mod tests;
 mod text;
+mod withdrawal;
 
-pub(crate) use head::{HandlerDeclaration, HandlerFault, declarations, declared_as};
+pub(crate) use head::{HandlerDeclaration, HandlerFault, HandlerForm, declarations, declared_as};
 pub(crate) use remote_clients::RemoteClientPlaces;
 pub(crate) use slice::{
     SLICE_ENTRY, SLICE_HEADER, SLICE_PREFIX, SliceShape, write_packed, write_ports, write_slice,

@@ -3,9 +3,11 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use super::batches::{BATCH, batches, with_batches};
+use super::groups::with_groups;
 use super::remote_clients::{RemoteClientPlaces, remote_clients};
-use super::{CANCELLED, FAILED, HandlerDeclaration, HandlerFault, TOO_LONG};
-use crate::device::CallStatus;
+use super::withdrawal::{cancellation, withdrawal};
+use super::{FAILED, HandlerDeclaration, HandlerFault, HandlerForm, TOO_LONG};
 use crate::kernel::calls::wgsl::{Leaf, leaves, spelled};
 use crate::kernel::template::Template;
 
@@ -49,6 +51,8 @@ pub(crate) struct ServerShape {
     pub lanes: usize,
     /// Invocations that serve each call together instead, if any do.
     pub together: Option<u32>,
+    /// Some handlers serve batches of calls.
+    pub batches: bool,
     /// The kernel's writes for the host have separate memory.
     pub split: bool,
     /// Turns of loops are rationed: looks at the bell follow each other within one turn.
@@ -125,6 +129,7 @@ pub(crate) fn write(
     let ports = Ports {
         out: shape.out(),
         sealed: shape.split,
+        gathers: true,
     };
     let cases = cases(handlers, &ports, shape.together.is_some())?;
     let words = most_words(handlers);
@@ -139,9 +144,13 @@ pub(crate) fn write(
     };
     let (seal, head) = seal(shape);
     let [take, begun, withdrawn] = withdrawal(handlers, shape);
-    let [withdrawal, at_withdrawal, asks] = cancellation(shape);
+    let [withdrawal, at_withdrawal, asks] = cancellation(handlers, shape);
     let groups = if shape.groups > 1 { GROUPS } else { "" };
-    let template = Template::new(format!("{COMMON}{seal}{groups}{own}"))
+    let batch = match batches(handlers).next() {
+        Some(_) => BATCH,
+        None => "",
+    };
+    let template = Template::new(format!("{COMMON}{seal}{groups}{batch}{own}"))
         .set("binding", format!("@group({}) @binding(0)", shape.group))
         .set("posts", posts(shape))
         .set("out", shape.out())
@@ -172,6 +181,7 @@ pub(crate) fn write(
     let template = with_faults(template, shape);
     let template = with_first_port(template, places, shape);
     let template = with_groups(template, places, shape);
+    let template = with_batches(template, handlers, places, shape);
     Ok(with_places(template, places).fill())
 }
 
@@ -212,73 +222,11 @@ fn seal(shape: &ServerShape) -> (&'static str, String) {
     let reply = match (shape.split, shape.together) {
         (false, _) => return ("", "atomicStore(&$out$[results], status);".to_owned()),
         (true, None) => "reply, request",
+        (true, Some(_)) if shape.batches => "reply, request",
         (true, Some(_)) => "tombolo_server_reply, call[2]",
     };
     let head = format!("tombolo_server_seal(results, status, {reply});");
     (SEAL, head)
-}
-
-/// How a call is begun that its caller may have withdrawn, and the status of one that was.
-///
-/// The note that the call is taken, or begun, and the look for the withdrawal are exchanges with a fence between, as the
-/// caller's are (`Client::withdraw`, and `tombolo_call_withdraw` in `shaders/rpc.wgsl`): at most one side misses the other's
-/// note. Across a bus the fence would cost every call the way of a word to memory and back; there the look may miss a
-/// withdrawal that has just been written, and callers do not conclude that their call is not begun
-/// (`Frame::may_be_begun`).
-fn withdrawal(handlers: &[Arc<HandlerDeclaration>], shape: &ServerShape) -> [String; 3] {
-    let is_free = |code: &u32| handlers.iter().all(|handler| handler.opcode() != *code);
-    let none = (0..=u32::MAX).find(is_free).unwrap_or(0);
-    // Kernels of other devices look at a note of their own.
-    let begun = match &shape.remote_clients {
-        Some(_) => "atomicExchange(&tombolo_server[results + 2u], request);",
-        None => "",
-    };
-    let [take, fence, look] = match shape.split {
-        true => [
-            "atomicStore",
-            "",
-            "atomicLoad(&tombolo_server[arguments + 3u])",
-        ],
-        false => [
-            "atomicExchange",
-            "tombolo_server_fence();",
-            "atomicOr(&tombolo_server[arguments + 3u], 0u)",
-        ],
-    };
-    let begun = format!("{begun} {fence}\n    let opcode = select({none}u, posted, {look} != 1u);");
-    let busy = CallStatus::Busy.code();
-    let take = match (shape.groups, shape.together) {
-        (1, _) => format!("{take}(&tombolo_server[taken], request);"),
-        (_, None) => "if !tombolo_server_takes(taken, request) { return; }".to_owned(),
-        (_, Some(_)) => "if !tombolo_server_takes(taken, request) { return false; }".to_owned(),
-    };
-    [
-        take,
-        begun,
-        format!("if opcode == {none}u {{ status = {busy}u; }}"),
-    ]
-}
-
-/// What lets a handler ask whether its call is withdrawn, where the program does: the variable with the place of the
-/// withdrawal, the statement that sets it, and the function.
-fn cancellation(shape: &ServerShape) -> [String; 3] {
-    if !shape.asks {
-        return [String::new(), String::new(), String::new()];
-    }
-    // Lane 0 of a work-group that serves calls together takes them, and barriers follow before a handler begins.
-    let space = if shape.together.is_some() {
-        "workgroup"
-    } else {
-        "private"
-    };
-    [
-        format!("var<{space}> tombolo_server_withdrawal: u32;"),
-        "tombolo_server_withdrawal = arguments + 3u;".to_owned(),
-        // An exchange without a change is a look that no compiler takes out of a loop.
-        format!(
-            "fn {CANCELLED}() -> bool {{ return atomicOr(&tombolo_server[tombolo_server_withdrawal], 0u) == 1u; }}"
-        ),
-    ]
 }
 
 /// A look at the bell.
@@ -366,100 +314,6 @@ fn with_first_port(template: Template, places: &Places, shape: &ServerShape) -> 
     }
 }
 
-/// How work-groups come and go, and which ports each of them looks at.
-fn with_groups(template: Template, places: &Places, shape: &ServerShape) -> Template {
-    let (groups, lanes) = (shape.groups, shape.lanes);
-    let hint = if shape.together.is_some() {
-        "bell & 0xffffu"
-    } else {
-        "seen & 0xffffu"
-    };
-    let (visits, hint, leaves) = match groups {
-        1 => (format!("{}u", places.ports), hint.to_owned(), ""),
-        _ => (
-            "tombolo_server_visits()".to_owned(),
-            format!("tombolo_server_visit({hint})"),
-            "atomicStore(&tombolo_server[$left$u], lease);",
-        ),
-    };
-    let template = template
-        .set("visits", visits)
-        .set("hint", hint)
-        .set("leaves", leaves);
-    let template = match groups {
-        1 => template,
-        _ => with_arrival(template, places, shape),
-    };
-    let is_drawn_by_all = groups > 1 && shape.together.is_none() && lanes > 1;
-    let draw = format!(
-        "min(atomicAdd(&tombolo_server[{}u], 1u), {}u)",
-        places.arrived,
-        groups - 1
-    );
-    let arrives = match (groups, is_drawn_by_all, shape.together) {
-        (1, ..) => String::new(),
-        (_, true, _) => "tombolo_server_group = drawn;".to_owned(),
-        (_, _, None) => format!("tombolo_server_group = {draw};"),
-        (_, _, Some(_)) => format!("if lane == 0u {{ tombolo_server_group = {draw}; }}"),
-    };
-    let arrives = match groups {
-        1 => arrives,
-        _ => format!(
-            "{arrives}\n    tombolo_server_lease = atomicLoad(&tombolo_server[{}u]);",
-            places.lease
-        ),
-    };
-    let template = template.set("arrives", arrives);
-    if shape.together.is_some() {
-        let lane = if groups > 1 {
-            " + tombolo_server_group"
-        } else {
-            ""
-        };
-        return template.set("group_lane", lane);
-    }
-    let (server_lane, done_lane) = match groups {
-        1 => ("lane".to_owned(), "lane"),
-        _ => (
-            format!("tombolo_server_group * {lanes}u + lane"),
-            "tombolo_server_lane",
-        ),
-    };
-    let draws = match is_drawn_by_all {
-        true => format!(
-            "if lane == 0u {{ tombolo_server_drawn = {draw}; }}
-    let drawn = workgroupUniformLoad(&tombolo_server_drawn);"
-        ),
-        false => String::new(),
-    };
-    (template.set("server_lane", server_lane))
-        .set("done_lane", done_lane)
-        .set("draws", draws)
-}
-
-/// The marks of `shaders/server_groups.wgsl`.
-fn with_arrival(template: Template, places: &Places, shape: &ServerShape) -> Template {
-    let drawn = match shape.together.is_none() && shape.lanes > 1 {
-        true => "var<workgroup> tombolo_server_drawn: u32;",
-        false => "",
-    };
-    // A kernel of another device counts its own requests, and is not believed to count by one; the first work-group alone
-    // looks at them.
-    let is_not_next = match &shape.remote_clients {
-        Some(remote) => format!(
-            "(request == known || (request - known != 1u && taken < {}u))",
-            remote.taken
-        ),
-        None => "request - known != 1u".to_owned(),
-    };
-    template
-        .set("drawn", drawn)
-        .set("groups", shape.groups)
-        .set("own", places.ports / shape.groups)
-        .set("arrived", places.arrived)
-        .set("is_not_next", is_not_next)
-}
-
 /// Where everything lies.
 fn with_places(template: Template, places: &Places) -> Template {
     [
@@ -491,6 +345,10 @@ pub(super) trait Access {
     fn load(&self, word: usize) -> String;
     /// The statement that writes a word of the result.
     fn store(&self, word: usize, value: &str) -> String;
+    /// Whether calls of handlers for batches are gathered; else each is a batch of its own.
+    fn gathers(&self) -> bool {
+        false
+    }
     /// Whether words of results that hold nothing are written, too.
     fn pads(&self) -> bool {
         false
@@ -503,6 +361,8 @@ pub(super) struct Ports<'n> {
     pub out: &'n str,
     /// The words are sealed, and so is their padding.
     pub sealed: bool,
+    /// Calls are gathered in batches, for handlers that serve those.
+    pub gathers: bool,
 }
 
 impl Access for Ports<'_> {
@@ -521,6 +381,10 @@ impl Access for Ports<'_> {
     fn pads(&self) -> bool {
         self.sealed
     }
+
+    fn gathers(&self) -> bool {
+        self.gathers
+    }
 }
 
 /// The branch of a handler: the arguments out of the port, the call, and the result into the port. `together`: all
@@ -533,8 +397,14 @@ fn case(
     let signature = &handler.signature;
     let (mut loads, mut names) = (String::new(), Vec::new());
     let mut word = 0;
-    if handler.cooperative {
-        names.push("lane".to_owned());
+    let gathers = access.gathers() && matches!(handler.form, HandlerForm::Batch(_));
+    match handler.form {
+        HandlerForm::Alone => {}
+        HandlerForm::Together => names.push("lane".to_owned()),
+        // A call that is not gathered is a batch of its own.
+        HandlerForm::Batch(_) => {
+            names.extend(["lane", if gathers { "calls" } else { "1u" }].map(str::to_owned));
+        }
     }
     let types = handler.given().iter().map(|(_, ty)| ty);
     for (index, (ty, layout)) in types.zip(&handler.parameters).enumerate() {
@@ -544,7 +414,7 @@ fn case(
         leaves(layout, &name, 0, &mut words)?;
         for leaf in &words {
             let Leaf { path, word: at, .. } = leaf;
-            let load = match together {
+            let load = match together && !gathers {
                 true => format!("call[{}]", word + at + 5),
                 false => access.load(word + at),
             };
@@ -575,7 +445,8 @@ fn case(
         Some(_) => format!("let tombolo_r = {call};"),
         None => format!("{call};"),
     };
-    let body = match (together, handler.cooperative) {
+    let body = match (together, handler.form.is_cooperative()) {
+        (true, true) if gathers => format!("{loads}{call}\nif lane < calls {{\n{stores}}}\n"),
         (true, true) => format!("{loads}{call}\nif lane == 0u {{\n{stores}}}\n"),
         (true, false) => format!("if lane == 0u {{\n{loads}{call}\n{stores}}}\n"),
         (false, _) => format!("{loads}{call}\n{stores}"),

@@ -106,6 +106,7 @@ impl PersistentKernelBuilder {
             turns: plan.turns,
             groups: plan.groups,
             lanes: plan.lanes,
+            batches: plan.has_batches(),
             together: plan.together,
             split: capabilities.splits_ports(),
             has_loop_budget: capabilities.is_lavapipe(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{PersistentKernelBuilder, fault};
 use crate::device::LoopGuardPolicy;
-use crate::kernel::server::{self, HandlerDeclaration};
+use crate::kernel::server::{self, HandlerDeclaration, HandlerForm};
 use crate::persistent::error::ServerError;
 use crate::rpc::port::layout::{MAX_PAYLOAD, PortLayout};
 
@@ -68,11 +68,12 @@ impl Plan {
         }
         let handlers = server::declarations(&builder.program, &builder.handlers).map_err(fault)?;
         let budget = builder.budget();
-        let is_cooperative = handlers.iter().any(|handler| handler.cooperative);
+        let is_cooperative = (handlers.iter()).any(|handler| handler.form.is_cooperative());
         let together = match is_cooperative {
             true => Some(builder.checked_group()?),
             false => None,
         };
+        check_batches(&handlers, together)?;
         let lanes = builder.checked_lanes(together, budget)?;
         // Where the invocations of a work-group take turns none would be served but the first one's calls.
         let apart = together.is_none() && builder.device.capabilities().invocations_take_turns();
@@ -95,6 +96,12 @@ impl Plan {
             turns,
             calls,
         })
+    }
+
+    /// Whether some handlers serve batches of calls.
+    pub fn has_batches(&self) -> bool {
+        let mut handlers = self.handlers.iter();
+        handlers.any(|handler| matches!(handler.form, HandlerForm::Batch(_)))
     }
 
     /// All invocations that end a lease: of a work-group that serves calls together one does for all.
@@ -124,6 +131,22 @@ fn payload(handlers: &[Arc<HandlerDeclaration>]) -> Result<usize, ServerError> {
         payload = payload.max(words);
     }
     Ok(payload)
+}
+
+/// Each invocation of a work-group answers one call of a batch.
+fn check_batches(
+    handlers: &[Arc<HandlerDeclaration>],
+    together: Option<u32>,
+) -> Result<(), ServerError> {
+    let limit = together.unwrap_or(0);
+    let is_wrong = |handler: &&Arc<HandlerDeclaration>| matches!(handler.form, HandlerForm::Batch(calls) if !(1..=limit).contains(&calls));
+    match handlers.iter().find(is_wrong) {
+        None => Ok(()),
+        Some(handler) => Err(ServerError::Batch {
+            handler: handler.signature.name.clone(),
+            limit,
+        }),
+    }
 }
 
 /// After how many turns a lease ends, and how many a call may take.
