@@ -99,10 +99,14 @@ fn calls_that_wait_are_served_together(f: &Fixture) {
             most = most.max(calls);
             lanes.push((calls, answer[0]));
         }
-        // Each has a lane of its own in its batch.
-        lanes.sort_unstable();
-        lanes.dedup();
-        assert_eq!(lanes.len(), waiting as usize);
+        // Every lane of the batches of a size has answered as often.
+        for calls in 1..=MOST {
+            let answers = |lane: u32| lanes.iter().filter(|&&one| one == (calls, lane)).count();
+            assert!(
+                (0..calls).all(|lane| answers(lane) == answers(0)),
+                "{lanes:?}"
+            );
+        }
     }
     assert!(
         most >= MOST - 1,
