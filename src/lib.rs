@@ -288,7 +288,8 @@ pub mod server {
     pub use crate::persistent::{
         CallArguments, CallError, CallResult, CallSequence, DeviceFunction, HostServer,
         HostServerBuilder, LatencyHistogram, LeasePolicy, PendingCall, PersistentKernel,
-        PersistentKernelBuilder, ServerError, ServerFailure, ServerStatistics,
+        PersistentKernelBuilder, PooledCall, PooledFunction, ServerError, ServerFailure,
+        ServerPool, ServerStatistics,
     };
 }
 

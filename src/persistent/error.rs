@@ -54,6 +54,9 @@ pub enum ServerError {
     /// The server was given no handler, and could never be called.
     #[error("the server has no handlers: name at least one function of the program")]
     NoHandlers,
+    /// A pool was given no members, and could never be called.
+    #[error("the pool has no servers: give it at least one member")]
+    EmptyPool,
     /// More devices than can be are to call.
     #[error("kernels of {callers} other devices: choose from 0 to {limit}")]
     Callers {
@@ -134,6 +137,7 @@ debug_by_text!(ServerError {
     NoHandler,
     TooLong,
     NoHandlers,
+    EmptyPool,
     Callers,
     Ports,
     Lanes,

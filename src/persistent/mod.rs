@@ -13,7 +13,8 @@
 //! - [`pending`]: calls on their way, as futures and in sequences; [`waker_thread`]: the thread that wakes futures;
 //!   [`waker_set`]: the waiting futures.
 //! - [`callers`]: calls from kernels, of the same device and of others; [`block`]: pages that several devices use in place.
-//! - [`builder`]: how a server is put together; [`loopback`]: a server of the host behind the same ports.
+//! - [`builder`]: how a server is put together; [`loopback`]: a server of the host behind the same ports;
+//!   [`pool`]: servers of one program on several devices.
 //!
 //! # Forward progress
 //!
@@ -48,6 +49,7 @@ mod packed;
 mod parker;
 mod pending;
 mod policy;
+mod pool;
 mod port_client;
 mod relay;
 mod settle;
@@ -92,6 +94,7 @@ pub use latency::LatencyHistogram;
 pub use loopback::{HostServer, HostServerBuilder};
 pub use pending::{CallSequence, PendingCall};
 pub use policy::LeasePolicy;
+pub use pool::{PooledCall, PooledFunction, ServerPool};
 pub use signature::{CallArguments, CallResult};
 pub use statistics::ServerStatistics;
 

@@ -70,6 +70,7 @@ mod persistent_calls;
 mod persistent_cancel;
 mod persistent_groups;
 mod persistent_leases;
+mod persistent_pool;
 mod persistent_sliced;
 mod persistent_sliced_posts;
 mod persistent_threads;
@@ -206,6 +207,7 @@ fn main() -> std::process::ExitCode {
         persistent_cancel::CASES,
         persistent_groups::CASES,
         persistent_leases::CASES,
+        persistent_pool::CASES,
         persistent_sliced::CASES,
         persistent_sliced_posts::CASES,
         persistent_threads::CASES,
