@@ -18,8 +18,8 @@
 //!
 //! # Forward progress
 //!
-//! A server is a single work-group, which waits for threads of the host alone and always ends. No assumption is made
-//! about work-groups that have not begun, nor about two side by side; a started work-group goes on running. A kernel
+//! The work-groups of a server wait for threads of the host alone and always end. No assumption is made about work-groups
+//! that have not begun, nor about two side by side; a started work-group goes on running. A kernel
 //! waiting for a server on another device waits for another queue, the only exception. The probe tests whether a
 //! running kernel and the host see each other's writes, both ways; with visibility calls are live, without calls travel
 //! in slices. ARCHITECTURE.md (*Forward progress*) has the list, and what holds on a GPU.
@@ -179,7 +179,8 @@ pub use statistics::ServerStatistics;
 ///
 /// A call with an answer was served once, and one without at most once. Each lane serves a single call of a thread at a
 /// time: with a single lane ([`PersistentKernelBuilder::lanes`]), and with handlers for a whole work-group, no two such
-/// calls run side by side, and handlers need no atomics for device globals. With several lanes, and in slices, it does.
+/// calls run side by side, and handlers need no atomics for device globals. With several lanes or work-groups
+/// ([`PersistentKernelBuilder::work_groups`]), in batches and in slices they do.
 ///
 /// # Without live memory
 ///
