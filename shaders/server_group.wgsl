@@ -13,6 +13,7 @@ var<private> tombolo_server_seen: u32;
 var<private> tombolo_server_port: u32;
 var<private> tombolo_server_end: u32;
 var<private> tombolo_server_leaving: bool;
+$urgent_begins$
 // Where a look at all ports begins, and the one that is being made.
 var<private> tombolo_server_start: u32;
 var<private> tombolo_server_offset: u32;
@@ -44,9 +45,11 @@ fn tombolo_server_take(arguments: u32, results: u32, taken: u32, reply: u32, req
 // Waits for a call, or for the end of the lease. Of lane 0 alone.
 fn tombolo_server_next(granted: u32, most: u32) {
     tombolo_server_call[0] = 0u;
+    $urgent_looks$
     loop {
         var found = false;
         loop {
+            $urgent_rests$
             if found || tombolo_server_port >= tombolo_server_end || tombolo_server_fault != 0u $or_over$ {
                 break;
             }

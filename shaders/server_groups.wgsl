@@ -24,8 +24,12 @@ fn tombolo_server_visits() -> u32 {
 // The port that a visit is paid to: first those of the group, from the offset on, then those of the groups that are missing.
 fn tombolo_server_place(visit: u32, offset: u32) -> u32 {
     let round = visit / $own$u;
-    var at = visit % $own$u + offset;
-    at -= select(0u, $own$u, at >= $own$u);
+    var at = visit % $own$u;
+    // The first ones stay the first.
+    if at >= $own_urgent$u {
+        at += offset;
+        at -= select(0u, $own$u - $own_urgent$u, at >= $own$u);
+    }
     let group = select(tombolo_server_here + round - 1u, tombolo_server_group, round == 0u);
     return at * $groups$u + group;
 }

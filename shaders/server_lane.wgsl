@@ -63,7 +63,9 @@ $first_posts$
         }
 $only_kernels$
         $offset$
+        $urgent_begins$
         loop {
+            $urgent_rests$
             if port >= end $or_over$ {
                 break;
             }
@@ -78,6 +80,7 @@ $only_kernels$
                     $replies$u + at,
                     request,
                 );
+                $urgent_looks$
             }
             port += $lanes$u;
             tombolo_server_turns += 1u;

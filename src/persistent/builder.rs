@@ -34,6 +34,7 @@ pub struct PersistentKernelBuilder {
     ports: usize,
     policy: LeasePolicy,
     turns: Option<u32>,
+    pub(super) urgent: usize,
     lanes: Option<usize>,
     groups: usize,
     callers: usize,
@@ -57,6 +58,7 @@ impl PersistentKernel {
             ports: 64,
             policy: LeasePolicy::of(device.capabilities()),
             turns: None,
+            urgent: 0,
             lanes: None,
             groups: 1,
             callers: 0,
@@ -242,7 +244,7 @@ impl PersistentKernelBuilder {
         let capabilities = self.device.capabilities();
         match capabilities.live_calls() {
             true => self.start_live(plan, recipe),
-            false => self.start_sliced(plan.handlers, plan.layout, recipe),
+            false => self.start_sliced(plan, recipe),
         }
     }
 }

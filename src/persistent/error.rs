@@ -57,6 +57,9 @@ pub enum ServerError {
     /// A pool was given no members, and could never be called.
     #[error("the pool has no servers: give it at least one member")]
     EmptyPool,
+    /// Urgent calls have no ports.
+    #[error("the server has no ports for urgent calls: see PersistentKernelBuilder::urgent_ports")]
+    NoUrgentPorts,
     /// More devices than can be are to call.
     #[error("kernels of {callers} other devices: choose from 0 to {limit}")]
     Callers {
@@ -138,6 +141,7 @@ debug_by_text!(ServerError {
     TooLong,
     NoHandlers,
     EmptyPool,
+    NoUrgentPorts,
     Callers,
     Ports,
     Lanes,

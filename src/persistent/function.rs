@@ -9,6 +9,7 @@ use super::core::Core;
 use super::error::{CallError, ServerError};
 use super::port_client::{Deadline, PortClient};
 use super::signature::{CallArguments, CallResult, check, take};
+use super::urgent::Priority;
 use crate::kernel::server::HandlerDeclaration;
 
 /// Words that calls have on the stack.
@@ -23,6 +24,7 @@ const FEW: usize = 32;
 pub struct DeviceFunction<A, R> {
     pub(super) core: Arc<Core>,
     pub(super) handler: Arc<HandlerDeclaration>,
+    pub(super) priority: Priority,
     types: PhantomData<fn(A) -> R>,
 }
 
@@ -54,6 +56,7 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
         Ok(Self {
             core: Arc::clone(core),
             handler: Arc::clone(handler),
+            priority: Priority::Ordinary,
             types: PhantomData,
         })
     }
@@ -114,7 +117,7 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
     }
 
     fn call_until(&self, arguments: &A, deadline: Deadline) -> Result<R, CallError> {
-        let client = PortClient::new(&self.core, &self.handler);
+        let client = PortClient::new(&self.core, &self.handler).at(self.priority);
         let (given, taken) = (A::words(), size_of::<R>().div_ceil(4));
         if given <= FEW && taken <= FEW {
             let (mut words, mut results) = ([0; FEW], [0; FEW]);
@@ -143,6 +146,7 @@ impl<A, R> Clone for DeviceFunction<A, R> {
         Self {
             core: Arc::clone(&self.core),
             handler: Arc::clone(&self.handler),
+            priority: self.priority,
             types: PhantomData,
         }
     }

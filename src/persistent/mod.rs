@@ -8,7 +8,7 @@
 //! - [`sliced`]: the same where running kernels do not see what the host writes: calls travel in launches; [`driver`]:
 //!   which threads move them; [`bulk`]: many calls at a time; [`packed`]: their kernels.
 //! - [`function`]: typed calls; [`signature`]: whether Rust's types fit a handler's; [`port_client`]: a single call at
-//!   a single port.
+//!   a single port; [`urgent`]: calls that go before others.
 //! - `model` explores how leases hand over, step by step; `tests_loom` what threads of the host do beside each other.
 //! - [`pending`]: calls on their way, as futures and in sequences; [`waker_thread`]: the thread that wakes futures;
 //!   [`waker_set`]: the waiting futures.
@@ -69,6 +69,7 @@ mod tests_hostile;
 mod tests_hostile_clients;
 #[cfg(test)]
 mod tests_loom;
+mod urgent;
 mod waker_set;
 mod waker_thread;
 

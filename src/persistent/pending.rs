@@ -17,6 +17,7 @@ use super::error::CallError;
 use super::function::DeviceFunction;
 use super::port_client::{Deadline, PendingVerification, PortClient};
 use super::signature::{CallArguments, CallResult, take};
+use super::urgent::Priority;
 use super::waker_thread::wake_after;
 use crate::clock::Instant;
 use crate::kernel::server::HandlerDeclaration;
@@ -37,6 +38,7 @@ pub struct PendingCall<R> {
     state: State,
     verification: PendingVerification,
     begun: Instant,
+    priority: Priority,
     result: PhantomData<fn() -> R>,
 }
 
@@ -103,7 +105,7 @@ impl<R: CallResult> PendingCall<R> {
         let deadline = Deadline::after(timeout);
         let core = Arc::clone(&self.core);
         let handler = Arc::clone(&self.handler);
-        let client = PortClient::new(&core, &handler);
+        let client = PortClient::new(&core, &handler).at(self.priority);
         let posted = match std::mem::replace(&mut self.state, State::Over(None)) {
             State::Wanted(arguments, _queued) => client.post(&arguments, deadline)?,
             State::Posted(posted) => posted,
@@ -144,7 +146,8 @@ impl<R: CallResult> PendingCall<R> {
     /// Looks for a port once more, if the call has none; `false` if it has none yet.
     fn try_begin(&mut self) -> bool {
         if let State::Wanted(arguments, _) = &self.state {
-            match PortClient::new(&self.core, &self.handler).try_post(arguments) {
+            let client = PortClient::new(&self.core, &self.handler).at(self.priority);
+            match client.try_post(arguments) {
                 Ok(Some(posted)) => self.state = State::Posted(posted),
                 Ok(None) => return false,
                 Err(error) => self.state = State::Over(Some(error)),
@@ -156,7 +159,7 @@ impl<R: CallResult> PendingCall<R> {
     /// The result, if it is there.
     fn try_end(&mut self) -> Option<Result<R, CallError>> {
         self.try_begin();
-        let client = PortClient::new(&self.core, &self.handler);
+        let client = PortClient::new(&self.core, &self.handler).at(self.priority);
         let posted = match &mut self.state {
             State::Posted(posted) => *posted,
             State::Wanted(..) => return client.hindrance().map(Err),
@@ -220,7 +223,7 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
     pub fn begin(&self, arguments: &A) -> PendingCall<R> {
         let mut words = vec![0; A::words()];
         arguments.put(&mut words);
-        let client = PortClient::new(&self.core, &self.handler);
+        let client = PortClient::new(&self.core, &self.handler).at(self.priority);
         let posted = match Queued::is_any() {
             true => client.refusal().map_or(Ok(None), Err),
             false => client.try_post(&words),
@@ -236,6 +239,7 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
             state,
             verification: PendingVerification::default(),
             begun: Instant::now(),
+            priority: self.priority,
             result: PhantomData,
         }
     }
@@ -270,7 +274,7 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
         if let Some(packer) = &self.core.packer {
             return self.call_in_slices(arguments, packer, results);
         }
-        let client = PortClient::new(&self.core, &self.handler);
+        let client = PortClient::new(&self.core, &self.handler).at(self.priority);
         let mut words = vec![0; A::words()];
         let mut answer = vec![0; size_of::<R>().div_ceil(4)];
         let mut on_their_way = VecDeque::new();

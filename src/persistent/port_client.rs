@@ -14,6 +14,7 @@ use super::bulk::{Answers, Bulk};
 use super::core::Core;
 use super::error::CallError;
 use super::frame::Frame;
+use super::urgent::Priority;
 use crate::clock::Instant;
 use crate::device::CallStatus;
 use crate::kernel::server::{FAILED, HandlerDeclaration, TOO_LONG};
@@ -135,11 +136,21 @@ pub(super) struct PendingVerification {
 pub(super) struct PortClient<'c> {
     core: &'c Core,
     handler: &'c HandlerDeclaration,
+    priority: Priority,
 }
 
 impl<'c> PortClient<'c> {
     pub fn new(core: &'c Core, handler: &'c HandlerDeclaration) -> Self {
-        Self { core, handler }
+        Self {
+            core,
+            handler,
+            priority: Priority::Ordinary,
+        }
+    }
+
+    /// The same for calls of that priority.
+    pub fn at(self, priority: Priority) -> Self {
+        Self { priority, ..self }
     }
 
     fn name(&self) -> &'c str {
@@ -147,8 +158,12 @@ impl<'c> PortClient<'c> {
     }
 
     fn client(&self) -> Client<&'c Frame> {
-        let frame = &self.core.frame;
-        Client::new(frame, frame.layout(), START.get())
+        let (frame, urgent) = (&self.core.frame, self.core.urgent);
+        let ports = match self.priority {
+            Priority::Ordinary => urgent..frame.layout().ports,
+            Priority::Urgent => 0..urgent,
+        };
+        Client::within(frame, frame.layout(), ports, START.get())
     }
 
     /// Posts a call, if a port is free.

@@ -173,6 +173,8 @@ impl Relay {
         let awaited = settle::first_awaited_from(&core.frame, self.next);
         // The poster may not have finished posting.
         let first = awaited.filter(|&(port, _)| core.frame.is_shown(port));
+        // Urgent calls may take all turns.
+        let first = first.filter(|_| core.urgent == 0 || !self.has_loop_budget);
         let start = match awaited {
             Some((port, _)) if self.has_loop_budget => {
                 self.next = (port + 1) % core.frame.layout().ports;
@@ -352,7 +354,8 @@ impl Relay {
         // Kernels call without a word to the host.
         let mut served = beats;
         // Beats of a lease asked to leave: it looks at each port once more, and may be at a look just then.
-        let mut more = 2 * core.frame.all_ports();
+        // Behind each of these calls there may be as many urgent ones as have ports.
+        let mut more = 2 * core.frame.all_ports() * (1 + core.urgent);
         let slice = policy.idle.min(policy.time).clamp(LOOK.0, LOOK.1);
         let waiting = (!self.has_run).then(|| WaitingCalls::of(core));
         loop {

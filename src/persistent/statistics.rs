@@ -61,7 +61,8 @@ pub struct ServerStatistics {
     /// Calls of kernels that threads of the host have forwarded, since kernel and server share no memory
     /// ([`Launch::server`](crate::Launch::server)).
     pub forwarded: u64,
-    /// The most calls served by a lease after the request to leave: no more than twice the number of ports.
+    /// The most calls served by a lease after the request to leave: no more than twice the number of ports, and as many
+    /// urgent ones behind each as have ports.
     pub most_calls_after_asked: u32,
     /// How long answered calls of threads took, each from the call, or its begin, until the caller has the result. Calls in
     /// batches ([`DeviceFunction::call_many`](crate::server::DeviceFunction::call_many)) are not counted.

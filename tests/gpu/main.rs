@@ -74,6 +74,7 @@ mod persistent_pool;
 mod persistent_sliced;
 mod persistent_sliced_posts;
 mod persistent_threads;
+mod persistent_urgent;
 mod pinned;
 mod pointer_allocations;
 mod pointer_atomics;
@@ -211,6 +212,7 @@ fn main() -> std::process::ExitCode {
         persistent_sliced::CASES,
         persistent_sliced_posts::CASES,
         persistent_threads::CASES,
+        persistent_urgent::CASES,
         pinned::CASES,
         pointer_allocations::CASES,
         pointer_atomics::CASES,

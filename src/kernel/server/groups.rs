@@ -103,6 +103,7 @@ fn with_arrival(template: Template, places: &Places, shape: &ServerShape) -> Tem
         .set("drawn", drawn)
         .set("groups", shape.groups)
         .set("own", places.ports / shape.groups)
+        .set("own_urgent", shape.urgent / shape.groups)
         .set("arrived", places.arrived)
         .set("is_not_next", is_not_next)
 }

@@ -4,7 +4,8 @@
 //! and [`text`] writes the kernel that takes calls out of ports and hands them to the handler (`shaders/server.wgsl`);
 //! [`slice`] the kernels that serve calls between launches (`shaders/server_slice.wgsl` and `server_ports.wgsl`), with
 //! [`packing`] for calls of a single function; [`remote_clients`] the part of the polling kernel for kernels of other
-//! devices, [`groups`] for several work-groups, [`batches`] for handlers that serve many calls at once, and [`withdrawal`] for
+//! devices, [`groups`] for several work-groups, [`batches`] for handlers that serve many calls at once, [`urgent`] for
+//! calls that go before others, and [`withdrawal`] for
 //! calls that are taken back.
 
 mod batches;
@@ -16,6 +17,7 @@ mod slice;
 #[cfg(test)]
 mod tests;
 mod text;
+mod urgent;
 mod withdrawal;
 
 pub(crate) use head::{HandlerDeclaration, HandlerFault, HandlerForm, declarations, declared_as};

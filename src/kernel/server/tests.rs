@@ -72,19 +72,21 @@ fn every_form_validates() {
     ];
     let all = kinds.map(|kind| [(kind, None), (kind, Some(remote_clients()))]);
     for ((together, count), remote_clients) in all.into_iter().flatten() {
-        for (lanes, split, has_loop_budget, groups) in [
-            (1, false, true, 1),
-            (1, false, false, 1),
-            (32, true, false, 1),
-            (1, false, false, 4),
-            (32, true, false, 2),
-            (1, false, true, 2),
+        for (lanes, split, has_loop_budget, groups, urgent) in [
+            (1, false, true, 1, 0),
+            (1, false, false, 1, 0),
+            (32, true, false, 1, 3),
+            (1, false, false, 4, 4),
+            (32, true, false, 2, 0),
+            (1, false, true, 2, 2),
+            (1, false, true, 1, 2),
         ] {
             let names = ["plain", "nothing", "huge", "whole", "batch"];
             let names = names.map(|name| (name.to_owned(), form(name)));
             let handlers = declarations(&program, &names[..count]).unwrap();
             let shape = ServerShape {
                 lanes,
+                urgent,
                 batches: count == 5,
                 groups,
                 together,
@@ -108,7 +110,7 @@ fn every_form_validates() {
             forms += 1;
         }
     }
-    assert_eq!(forms, 60);
+    assert_eq!(forms, 70);
 }
 
 #[test]
@@ -138,6 +140,7 @@ fn every_type_is_taken_and_given_by_name_and_by_alias() {
         }
         let shape = ServerShape {
             lanes: 1,
+            urgent: 0,
             batches: false,
             groups: 1,
             together: None,
@@ -216,6 +219,7 @@ fn what_cannot_be_called_is_told() {
         let handlers = declarations(&program, &[(name.to_owned(), form)]);
         let shape = ServerShape {
             lanes: 1,
+            urgent: 0,
             batches: false,
             groups: 1,
             together: together.then_some(64),

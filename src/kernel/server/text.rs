@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::batches::{BATCH, batches, with_batches};
 use super::groups::with_groups;
 use super::remote_clients::{RemoteClientPlaces, remote_clients};
+use super::urgent::with_urgent;
 use super::withdrawal::{cancellation, withdrawal};
 use super::{FAILED, HandlerDeclaration, HandlerFault, HandlerForm, TOO_LONG};
 use crate::kernel::calls::wgsl::{Leaf, leaves, spelled};
@@ -51,6 +52,8 @@ pub(crate) struct ServerShape {
     pub lanes: usize,
     /// Invocations that serve each call together instead, if any do.
     pub together: Option<u32>,
+    /// The first ports are those of urgent calls, as many of each work-group.
+    pub urgent: usize,
     /// Some handlers serve batches of calls.
     pub batches: bool,
     /// The kernel's writes for the host have separate memory.
@@ -181,6 +184,7 @@ pub(crate) fn write(
     let template = with_faults(template, shape);
     let template = with_first_port(template, places, shape);
     let template = with_groups(template, places, shape);
+    let template = with_urgent(template, shape);
     let template = with_batches(template, handlers, places, shape);
     Ok(with_places(template, places).fill())
 }
@@ -282,14 +286,22 @@ fn with_faults(template: Template, shape: &ServerShape) -> Template {
 fn with_first_port(template: Template, places: &Places, shape: &ServerShape) -> Template {
     let rotates = shape.rotates && shape.lanes == 1;
     let (groups, count) = (shape.groups, places.ports / shape.groups);
+    // Urgent calls are looked for first in every lease.
+    let urgent = shape.urgent / groups;
+    let ordinary = count - urgent;
     let first = format!("atomicLoad(&tombolo_server[{}u])", places.start);
     let granted = match groups {
-        1 => format!("{first} % {count}u"),
-        _ => format!("({first} / {groups}u) % {count}u"),
+        1 if urgent == 0 => format!("{first} % {count}u"),
+        _ => format!("(max({first} / {groups}u, {urgent}u) - {urgent}u) % {ordinary}u"),
     };
     let at = |offset: &str| match (groups, offset) {
         (1, "0u") => "let at = port;".to_owned(),
-        (1, _) => format!("var at = port + {offset}; at -= select(0u, {count}u, at >= {count}u);"),
+        (1, _) if urgent == 0 => {
+            format!("var at = port + {offset}; at -= select(0u, {count}u, at >= {count}u);")
+        }
+        (1, _) => format!(
+            "var at = port; if at >= {urgent}u {{ at += {offset}; at -= select(0u, {ordinary}u, at >= {count}u); }}"
+        ),
         _ => format!("let at = tombolo_server_place(port, {offset});"),
     };
     let (start, offset, at) = match (rotates, shape.together) {

@@ -59,6 +59,7 @@ impl PersistentKernelBuilder {
             plan.turns,
         );
         core.heap = heap;
+        core.urgent = plan.urgent;
         let core = Arc::new(core);
         let resident: Arc<dyn Resident> = Arc::clone(&core) as _;
         (self.device.shared.residents).add(Arc::downgrade(&resident));
@@ -106,6 +107,7 @@ impl PersistentKernelBuilder {
             turns: plan.turns,
             groups: plan.groups,
             lanes: plan.lanes,
+            urgent: plan.urgent,
             batches: plan.has_batches(),
             together: plan.together,
             split: capabilities.splits_ports(),
@@ -154,7 +156,7 @@ impl PersistentKernelBuilder {
              the host writes into the shared heap",
             self.device.name()
         );
-        self.start_sliced(plan.handlers, plan.layout, recipe)
+        self.start_sliced(plan, recipe)
     }
 
     /// The launch of a lease, with the server's words and arguments.

@@ -36,6 +36,8 @@ pub(super) struct Plan {
     pub budget: Option<u32>,
     /// Invocations that serve each call together, if any do.
     pub together: Option<u32>,
+    /// The first ports, which are those of urgent calls.
+    pub urgent: usize,
     /// Invocations of a work-group that serve calls by themselves.
     pub lanes: usize,
     /// Work-groups, each with so many.
@@ -51,9 +53,10 @@ pub(super) struct Plan {
 impl Plan {
     pub fn of(builder: &PersistentKernelBuilder) -> Result<Self, ServerError> {
         let (ports, callers) = (builder.ports, builder.callers);
-        if ports == 0 || ports > MAX_PORTS {
+        let all_ports = ports.saturating_add(builder.urgent);
+        if ports == 0 || all_ports > MAX_PORTS {
             return Err(ServerError::Ports {
-                ports,
+                ports: all_ports,
                 limit: MAX_PORTS,
             });
         }
@@ -82,7 +85,9 @@ impl Plan {
             false => (builder.checked_groups()?, lanes),
         };
         // As many ports for each work-group.
-        let layout = PortLayout::new(ports.next_multiple_of(groups), payload(&handlers)?);
+        let urgent = builder.urgent.next_multiple_of(groups);
+        let ports = urgent + ports.next_multiple_of(groups);
+        let layout = PortLayout::new(ports, payload(&handlers)?);
         let calls = builder.program.calls_host();
         let (most, turns) = share(budget, builder.turns, calls);
         Ok(Self {
@@ -92,6 +97,7 @@ impl Plan {
             together,
             lanes,
             groups,
+            urgent,
             most,
             turns,
             calls,

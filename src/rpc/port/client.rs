@@ -1,6 +1,7 @@
 //! The calling side for threads of the host: the loopback through which services are tested and measured without a
 //! device. Kernels do the same in `shaders/rpc.wgsl`.
 
+use std::ops::Range;
 use std::sync::atomic::{Ordering, fence};
 
 use super::layout::{CLOSED, PREFIX, PortLayout, SEAL};
@@ -20,17 +21,30 @@ pub(crate) struct Posted {
 pub(crate) struct Client<W> {
     words: W,
     layout: PortLayout,
-    /// Where the search for a free port begins: the port used last.
+    /// The ports that it may use, and where the search for a free one begins: the port used last.
+    ports: Range<usize>,
     last: usize,
 }
 
 impl<W: ClientWords> Client<W> {
     /// `start` spreads clients over the ports.
     pub fn new(words: W, layout: PortLayout, start: usize) -> Self {
+        Self::within(words, layout, 0..layout.ports, start)
+    }
+
+    /// The same, of these ports alone.
+    pub fn within(words: W, layout: PortLayout, ports: Range<usize>, start: usize) -> Self {
+        let count = ports.len().max(1);
+        // Whoever used one of them last begins there.
+        let last = match ports.contains(&start) {
+            true => start,
+            false => ports.start + start % count,
+        };
         Self {
             words,
             layout,
-            last: start % layout.ports,
+            ports,
+            last,
         }
     }
 
@@ -38,8 +52,9 @@ impl<W: ClientWords> Client<W> {
     ///
     /// `arguments` is no longer than the payload of a port.
     pub fn try_post(&mut self, opcode: u32, arguments: &[u32]) -> Option<Posted> {
-        for step in 0..self.layout.ports {
-            let port = (self.last + step) % self.layout.ports;
+        for step in 0..self.ports.len() {
+            let place = (self.last - self.ports.start + step) % self.ports.len();
+            let port = self.ports.start + place;
             let (words, layout) = (&self.words, self.layout);
             if words.swap(layout.lock(port), 1) != 0 {
                 continue;
