@@ -2,7 +2,7 @@
 //! against a launch that is waited for, in raw wgpu; how many from 1 to 64 threads there are in the time of such a launch;
 //! the longest of 100,000 while leases end all the time, of which at least [`HAND_OVERS`] have to; what a submission takes
 //! that a server makes room for; what a server costs that nobody calls; and how many calls several work-groups serve of 16
-//! threads, of a function that takes no time and of one that takes whole work-groups some microseconds.
+//! threads, of a function that takes no time, of one that takes whole work-groups some microseconds, and of that in batches.
 //!
 //! Everything is measured [`ROUNDS`] times in turn, so that a busy machine disturbs all rows alike, and each row is the
 //! median of its measurements. The last lines are the rows: `<kind> <row>/<adapter> = <median> (<min>..<max>)`, with
@@ -44,7 +44,8 @@ const BESIDE: &str = "
         var sum = x;
         for (var i = 0u; i < 256u; i++) { sum = sum * 1664525u + 1013904223u; }
         return sum;
-    }";
+    }
+    fn batched(lane: u32, calls: u32, x: u32) -> u32 { return long(lane, x); }";
 
 const SERVER: &str = "fn bump(x: u32) -> u32 { return x + 1u; }";
 
@@ -90,7 +91,7 @@ fn main() -> Result<(), Error> {
             }
             if wanted("groups") && round <= 3 {
                 for groups in GROUPS {
-                    for (work, calls) in [("short", 2_000), ("long", 200)] {
+                    for (work, calls) in [("short", 2_000), ("long", 200), ("batched", 200)] {
                         let rate = bench.calls_of_groups(groups, work, calls)?;
                         let row = format!("rate calls_16_threads_groups_{groups}_{work}_k");
                         note(row, None, rate / 1e3);
@@ -169,6 +170,7 @@ impl Bench {
         let builder = PersistentKernel::builder(self.server.device(), &program);
         let builder = match work {
             "short" => builder.handler("short"),
+            "batched" => builder.batch_handler("batched", 32).group_size(32),
             _ => builder.group_handler("long").group_size(32),
         };
         let server = builder.work_groups(groups).start()?;

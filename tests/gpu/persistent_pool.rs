@@ -25,7 +25,7 @@ fn members_on_all_adapters_share_calls(f: &Fixture) {
     let count = members.len();
     let pool = ServerPool::start(count, move |member| {
         let device = context.device_at(members[member]).unwrap();
-        builder(&device, MIX).handler("mix").start()
+        Ok::<_, tombolo::Error>(builder(&device, MIX).handler("mix").start()?)
     });
     let pool = pool.unwrap();
     let function: PooledFunction<(u32, u32), u32> = pool.function("mix").unwrap();
@@ -79,11 +79,8 @@ fn calls_go_to_the_member_with_the_fewest(f: &Fixture) {
             .services(&services);
         let device = context.device_at(index).unwrap();
         let builder = PersistentKernel::builder(&device, &program.build().unwrap());
-        builder
-            .handler("hold")
-            .handler("plain")
-            .services(&services)
-            .start()
+        let builder = builder.handler("hold").handler("plain").services(&services);
+        Ok::<_, tombolo::Error>(builder.start()?)
     });
     let pool = pool.unwrap();
     let hold: PooledFunction<(u32,), u32> = pool.function("hold").unwrap();
@@ -117,9 +114,8 @@ fn calls_go_to_the_member_with_the_fewest(f: &Fixture) {
 fn pooled_calls_are_awaited_and_cancelled(f: &Fixture) {
     let (context, index) = (f.context.clone(), f.index);
     let pool = ServerPool::start(2, move |_| {
-        builder(&context.device_at(index).unwrap(), MIX)
-            .handler("mix")
-            .start()
+        let device = context.device_at(index).unwrap();
+        Ok::<_, tombolo::Error>(builder(&device, MIX).handler("mix").start()?)
     });
     let pool = pool.unwrap();
     let function: PooledFunction<(u32, u32), u32> = pool.function("mix").unwrap();

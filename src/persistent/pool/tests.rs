@@ -21,9 +21,8 @@ fn pool(context: &Context, adapter: usize) -> (ServerPool, Arc<[AtomicUsize; 2]>
     let pool = ServerPool::start(2, move |member| {
         own[member].fetch_add(1, Ordering::Relaxed);
         let device = context.device_at(adapter).unwrap();
-        PersistentKernel::builder(&device, &program)
-            .handler("next")
-            .start()
+        let builder = PersistentKernel::builder(&device, &program).handler("next");
+        Ok::<_, crate::Error>(builder.start()?)
     });
     (pool.unwrap(), started)
 }
@@ -124,7 +123,7 @@ fn a_pool_without_servers_says_why() {
         assert!(matches!(error, CallError::Server { .. }), "{error}");
     }
     assert!(matches!(
-        ServerPool::start(0, |_| unreachable!()),
+        ServerPool::start::<ServerError>(0, |_| unreachable!()),
         Err(ServerError::EmptyPool)
     ));
 }
