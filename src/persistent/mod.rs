@@ -3,8 +3,9 @@
 //! - [`frame`]: the memory of a server: its ports, and the words by which leases begin and end.
 //! - [`core`]: what callers and the relay share; [`relay`]: the thread that launches lease after lease; [`policy`]: how
 //!   long they last; [`parker`]: how the relay sleeps and is woken; [`interrupts`]: how a lease is asked to end;
-//!   [`settle`]: what is answered in the kernel's place; [`stage`]: where a server stands; [`statistics`]: why leases
-//!   ended; [`latency`]: how long calls take; [`corruption`]: writes of a device that no server makes.
+//!   [`lease_clock`]: who asks in the relay's place; [`settle`]: what is answered in the kernel's place; [`stage`]: where
+//!   a server stands; [`statistics`]: why leases ended; [`latency`]: how long calls take; [`corruption`]: writes of a
+//!   device that no server makes.
 //! - [`sliced`]: the same where running kernels do not see what the host writes: calls travel in launches; [`driver`]:
 //!   which threads move them; [`bulk`]: many calls at a time; [`packed`]: their kernels.
 //! - [`function`]: typed calls; [`signature`]: whether Rust's types fit a handler's; [`port_client`]: a single call at
@@ -42,6 +43,7 @@ mod frame;
 mod function;
 mod interrupts;
 mod latency;
+mod lease_clock;
 mod loopback;
 #[cfg(test)]
 mod model;

@@ -30,6 +30,7 @@ use super::options::site_code;
 use super::options::{HeapMemory, PointerError, PointerErrorKind, PointerOptions, WRITE_BIT};
 use super::place::{Base, Place, Root};
 use super::rewrite::Rewriter;
+use crate::kernel::passes::code::Emitter;
 
 const TEXT: &str = include_str!("../../../../shaders/system.wgsl");
 
@@ -330,7 +331,7 @@ impl Rewriter<'_> {
         let failed = self.builder.load(failed);
         let condition = self.builder.with(Op::NotEqual, failed, 0);
         let mut accept = Block::new();
-        accept.push(Statement::Break, self.builder.span);
+        accept.push(Statement::Break, self.builder.code.span);
         self.builder.push(Statement::If {
             condition,
             accept,
