@@ -65,12 +65,17 @@ fn a_call_that_is_not_begun_is_withdrawn(f: &Fixture) {
     if is_sliced(&f.device) {
         return;
     }
-    let device = f.open(|_| {});
+    not_begun(&f.open_alone(|_| {}));
+    // Where words cross a bus.
+    not_begun(&f.open_alone(|options| options.unified_memory = Some(false)));
+}
+
+fn not_begun(device: &Device) {
     let (services, meanwhile) = services();
     let source = "var<storage, read_write> served: atomic<u32>;
         fn hold(x: u32) -> u32 { return meanwhile(x); }
         fn count(x: u32) -> u32 { atomicAdd(&served, 1u); return x; }";
-    let server = held_builder(&device, &services, source).lanes(1).ports(8);
+    let server = held_builder(device, &services, source).lanes(1).ports(8);
     let server = start(server.handler("hold").handler("count"));
     let hold = server.function::<(u32,), u32>("hold").unwrap();
     let count = server.function::<(u32,), u32>("count").unwrap();
