@@ -1,13 +1,12 @@
 //! Pools of servers: members on several devices share the calls.
 
-use std::sync::mpsc;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use crate::cases;
 use crate::harness::Fixture;
-use crate::persistent::{MINUTE, MIX, builder, is_sliced, mix};
+use crate::persistent::{MINUTE, MIX, builder, mix};
 use tombolo::{
-    HostServices, PersistentKernel, Program,
+    PersistentKernel,
     server::{PooledFunction, ServerPool},
 };
 
@@ -57,55 +56,28 @@ fn members_on_all_adapters_share_calls(f: &Fixture) {
 }
 
 fn calls_go_to_the_member_with_the_fewest(f: &Fixture) {
-    if is_sliced(&f.device) {
-        return;
-    }
-    type Next = Option<Box<dyn FnOnce() + Send>>;
-    let next: Arc<Mutex<Next>> = Arc::default();
-    let own = Arc::clone(&next);
-    let services = HostServices::builder().call("fn meanwhile(x: u32) -> u32", move |x: u32| {
-        let next = own.lock().unwrap().take();
-        if let Some(next) = next {
-            next();
-        }
-        x
-    });
-    let services = Arc::new(services.start().unwrap());
     let (context, index) = (f.context.clone(), f.index);
     let pool = ServerPool::start(2, move |_| {
-        let source = "fn hold(x: u32) -> u32 { return meanwhile(x); } fn plain(x: u32) -> u32 { return x + 1u; }";
-        let program = Program::builder()
-            .source("server.wgsl", source)
-            .services(&services);
         let device = context.device_at(index).unwrap();
-        let builder = PersistentKernel::builder(&device, &program.build().unwrap());
-        let builder = builder.handler("hold").handler("plain").services(&services);
-        Ok::<_, tombolo::Error>(builder.start()?)
+        Ok::<_, tombolo::Error>(builder(&device, MIX).handler("mix").start()?)
     });
     let pool = pool.unwrap();
-    let hold: PooledFunction<(u32,), u32> = pool.function("hold").unwrap();
-    let plain: PooledFunction<(u32,), u32> = pool.function("plain").unwrap();
-    for round in 0..4 {
+    let function: PooledFunction<(u32, u32), u32> = pool.function("mix").unwrap();
+    for round in 0..6u32 {
         let count = |server: &Arc<PersistentKernel>| server.statistics().call_latency.count();
         let before: Vec<u64> = pool.servers().iter().map(count).collect();
-        let (sender, receiver) = mpsc::channel();
-        let plain = plain.clone();
-        *next.lock().unwrap() = Some(Box::new(move || {
-            // All of them go to the one that nobody holds.
-            let results: Vec<_> = (0..5u32)
-                .map(|x| plain.call_timeout(&(x,), MINUTE))
-                .collect();
-            sender.send(results).unwrap();
-        }));
-        assert_eq!(hold.call_timeout(&(round,), MINUTE).unwrap(), round);
-        let results = receiver.recv_timeout(MINUTE).unwrap();
-        let results: Vec<u32> = results.into_iter().map(Result::unwrap).collect();
-        assert_eq!(results, [1, 2, 3, 4, 5]);
+        // A call is a member's until its caller has the answer.
+        let begun = function.begin(&(round, 1));
+        for i in 0..5 {
+            assert_eq!(
+                function.call_timeout(&(round, i), MINUTE).unwrap(),
+                mix(round, i)
+            );
+        }
+        assert_eq!(begun.wait_timeout(MINUTE).unwrap(), mix(round, 1));
         let after = pool.servers();
-        let mut served: Vec<u64> = (after.iter().map(count))
-            .zip(before)
-            .map(|(a, b)| a - b)
-            .collect();
+        let served = after.iter().map(count).zip(before);
+        let mut served: Vec<u64> = served.map(|(after, before)| after - before).collect();
         served.sort_unstable();
         assert_eq!(served, [1, 5], "round {round}");
     }
