@@ -1,7 +1,8 @@
 //! Calls from threads of the host to functions that live on a device, on every adapter of the machine: how long one takes
 //! against a launch that is waited for, in raw wgpu; how many from 1 to 64 threads there are in the time of such a launch;
 //! the longest of 100,000 while leases end all the time, of which at least [`HAND_OVERS`] have to; what a submission takes
-//! that a server makes room for; and what a server costs that nobody calls.
+//! that a server makes room for; what a server costs that nobody calls; and how many calls several work-groups serve of 16
+//! threads, of a function that takes no time, of one that takes whole work-groups some microseconds, and of that in batches.
 //!
 //! Everything is measured [`ROUNDS`] times in turn, so that a busy machine disturbs all rows alike, and each row is the
 //! median of its measurements. The last lines are the rows: `<kind> <row>/<adapter> = <median> (<min>..<max>)`, with
@@ -24,6 +25,9 @@ const ROUNDS: usize = 9;
 /// Threads that call at once.
 const THREADS: [u32; 4] = [1, 4, 16, 64];
 
+/// Work-groups of a server.
+const GROUPS: [usize; 3] = [1, 2, 8];
+
 /// Calls of the row `longest` at least, and how many of them there are between two requests for the queue.
 const LONGEST: (u32, u32) = (100_000, 400);
 
@@ -33,6 +37,15 @@ const HAND_OVERS: u32 = 100;
 const EMPTY: &str = "
 @group(0) @binding(0) var<storage, read_write> data: array<u32>;
 @compute @workgroup_size(1) fn main() { data[0] += 1u; }";
+
+const BESIDE: &str = "
+    fn short(x: u32) -> u32 { return x + 1u; }
+    fn long(lane: u32, x: u32) -> u32 {
+        var sum = x;
+        for (var i = 0u; i < 256u; i++) { sum = sum * 1664525u + 1013904223u; }
+        return sum;
+    }
+    fn batched(lane: u32, calls: u32, x: u32) -> u32 { return long(lane, x); }";
 
 const SERVER: &str = "fn bump(x: u32) -> u32 { return x + 1u; }";
 
@@ -74,6 +87,15 @@ fn main() -> Result<(), Error> {
                     let goal = goal.filter(|_| threads == 1).map(f64::recip);
                     let row = format!("ratio calls_{threads}_in_a_launch/{name}");
                     most.note(round, row, goal, rate * launch);
+                }
+            }
+            if wanted("groups") && round <= 3 {
+                for groups in GROUPS {
+                    for (work, calls) in [("short", 2_000), ("long", 200), ("batched", 200)] {
+                        let rate = bench.calls_of_groups(groups, work, calls)?;
+                        let row = format!("rate calls_16_threads_groups_{groups}_{work}_k");
+                        note(row, None, rate / 1e3);
+                    }
                 }
             }
             if wanted("beside") {
@@ -142,6 +164,22 @@ impl Bench {
         Ok(time / f64::from(LAUNCHES))
     }
 
+    /// Calls in a second of 16 threads, with so many calls each, to a server of so many work-groups.
+    fn calls_of_groups(&self, groups: usize, work: &str, calls: u32) -> Result<f64, Error> {
+        let program = Program::new("groups.wgsl", BESIDE)?;
+        let builder = PersistentKernel::builder(self.server.device(), &program);
+        let builder = match work {
+            "short" => builder.handler("short"),
+            "batched" => builder.batch_handler("batched", 32).group_size(32),
+            _ => builder.group_handler("long").group_size(32),
+        };
+        let server = builder.work_groups(groups).start()?;
+        let function: DeviceFunction<(u32,), u32> = server.function(work)?;
+        // Drivers compile a kernel at its first launch.
+        function.call(&(0,))?;
+        rate(&function, 16, calls, |_| None)
+    }
+
     /// Seconds of a call.
     fn round_trip(&self) -> Result<f64, Error> {
         Ok(1.0 / self.calls(1, 40_000)?)
@@ -149,27 +187,7 @@ impl Bench {
 
     /// Calls in a second, of so many threads with so many calls each.
     fn calls(&self, threads: u32, calls: u32) -> Result<f64, Error> {
-        let time = seconds(|| {
-            std::thread::scope(|scope| {
-                let workers: Vec<_> = (0..threads)
-                    .map(|thread| {
-                        scope.spawn(move || {
-                            (0..calls).try_for_each(|i| {
-                                let x = thread * calls + i;
-                                let result = self.bump.call(&(x,))?;
-                                assert_eq!(result, x + 1);
-                                Ok::<_, tombolo::server::CallError>(())
-                            })
-                        })
-                    })
-                    .collect();
-                for worker in workers {
-                    worker.join().map_err(|_| "a caller panicked")??;
-                }
-                Ok(())
-            })
-        })?;
-        Ok(f64::from(threads * calls) / time)
+        rate(&self.bump, threads, calls, |x| Some(x + 1))
     }
 
     /// Seconds of a launch that is waited for on the server's device, without calls and with a thread that calls all the
@@ -259,6 +277,37 @@ impl Bench {
         let spent = processor_time().map(|after| after - before);
         Ok(spent.map(|spent| spent / begun.elapsed().as_secs_f64()))
     }
+}
+
+/// Calls in a second, of so many threads with so many calls each, whose results are compared where one is expected.
+fn rate(
+    function: &DeviceFunction<(u32,), u32>,
+    threads: u32,
+    calls: u32,
+    expected: impl Fn(u32) -> Option<u32> + Sync,
+) -> Result<f64, Error> {
+    let expected = &expected;
+    let time = seconds(|| {
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..threads)
+                .map(|thread| {
+                    scope.spawn(move || {
+                        (0..calls).try_for_each(|i| {
+                            let x = thread * calls + i;
+                            let result = function.call(&(x,))?;
+                            assert_eq!(result, expected(x).unwrap_or(result));
+                            Ok::<_, tombolo::server::CallError>(())
+                        })
+                    })
+                })
+                .collect();
+            for worker in workers {
+                worker.join().map_err(|_| "a caller panicked")??;
+            }
+            Ok(())
+        })
+    })?;
+    Ok(f64::from(threads * calls) / time)
 }
 
 /// Processor time of all threads of the process so far, where the system tells.

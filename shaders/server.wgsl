@@ -16,6 +16,7 @@ var<private> tombolo_server_turns: u32;
 var<private> tombolo_server_limit: u32;
 var<private> tombolo_server_beats: u32;
 var<private> tombolo_server_lane: u32;
+$withdrawal$
 // Not 0 when the lease has to end, because a call has failed in it.
 var<private> tombolo_server_fault: u32;
 

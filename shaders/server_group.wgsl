@@ -13,6 +13,7 @@ var<private> tombolo_server_seen: u32;
 var<private> tombolo_server_port: u32;
 var<private> tombolo_server_end: u32;
 var<private> tombolo_server_leaving: bool;
+$urgent_begins$
 // Where a look at all ports begins, and the one that is being made.
 var<private> tombolo_server_start: u32;
 var<private> tombolo_server_offset: u32;
@@ -21,11 +22,13 @@ var<private> tombolo_server_reply: u32;
 var<private> tombolo_server_remote: u32;
 var<private> tombolo_server_known_posts: u32;
 
-// Takes one call, given where everything of it lies. Of lane 0 alone.
-fn tombolo_server_take(arguments: u32, results: u32, taken: u32, reply: u32, request: u32) {
+// Takes one call, given where everything of it lies; whether it was there to be taken. Of lane 0 alone.
+fn tombolo_server_take(arguments: u32, results: u32, taken: u32, reply: u32, request: u32) -> bool {
     // Taken from here on: should the lease end in between, nobody serves it again.
-    atomicStore(&tombolo_server[taken], request);
+    $take$
+    $at_withdrawal$
     tombolo_server_reply = reply;
+    $batches$
     tombolo_server_call[1] = results;
     tombolo_server_call[2] = request;
     let posted = atomicLoad(&tombolo_server[arguments]);
@@ -36,14 +39,17 @@ fn tombolo_server_take(arguments: u32, results: u32, taken: u32, reply: u32, req
         tombolo_server_call[5u + word] = atomicLoad(&tombolo_server[arguments + 4u + word]);
     }
     tombolo_server_turns += $most_words$u + 1u;
+    return true;
 }
 
 // Waits for a call, or for the end of the lease. Of lane 0 alone.
 fn tombolo_server_next(granted: u32, most: u32) {
     tombolo_server_call[0] = 0u;
+    $urgent_looks$
     loop {
         var found = false;
         loop {
+            $urgent_rests$
             if found || tombolo_server_port >= tombolo_server_end || tombolo_server_fault != 0u $or_over$ {
                 break;
             }
@@ -52,14 +58,14 @@ fn tombolo_server_next(granted: u32, most: u32) {
             let request = atomicLoad(&tombolo_server[$requests$u + at]);
             if request != atomicLoad(&tombolo_server[$locks$u + at]) {
                 tombolo_server_fence();
-                tombolo_server_take(
+                found = tombolo_server_take(
                     $arguments$u + at * $stride$u,
                     $results$u + at * $stride$u,
                     $locks$u + at,
                     $replies$u + at,
                     request,
                 );
-                found = true;
+                $found_first$
             }
             tombolo_server_port += 1u;
             tombolo_server_turns += 1u;
@@ -76,13 +82,13 @@ $kernels$
         var bell = seen;
         var posts = tombolo_server_known_posts;
 $wait$
-        tombolo_server_leaving = tombolo_server_turns >= most || atomicLoad(&tombolo_server[$yield$u]) != granted;
+        tombolo_server_leaving = tombolo_server_turns >= most || atomicLoad(&tombolo_server[$yield$u]) != granted $or_failed$;
         tombolo_server_port = 0u;
-        tombolo_server_end = $ports$u;
+        tombolo_server_end = $visits$;
         tombolo_server_offset = tombolo_server_start;
         if $single$ && !tombolo_server_leaving && (((bell >> 16u) - (seen >> 16u)) & 0xffffu) == 1u {
-            tombolo_server_port = min(bell & 0xffffu, $ports$u);
-            tombolo_server_end = min(tombolo_server_port + 1u, $ports$u);
+            tombolo_server_port = min($hint$, tombolo_server_end);
+            tombolo_server_end = min(tombolo_server_port + 1u, tombolo_server_end);
             tombolo_server_offset = 0u;
         }
 $known_posts$
@@ -97,12 +103,14 @@ fn tombolo_server_main(@builtin(local_invocation_index) lane: u32) {
     let lease = atomicLoad(&tombolo_server[$lease$u]);
     let granted = atomicLoad(&tombolo_server[$granted$u]);
     let most = atomicLoad(&tombolo_server[$most$u]);
+    $draws$
+    $arrives$
 $start$
     tombolo_server_seen = atomicLoad(&tombolo_server[$bell$u]);
 $first_posts$
     tombolo_server_fence();
     tombolo_server_leaving = atomicLoad(&tombolo_server[$yield$u]) != granted;
-    tombolo_server_end = $ports$u;
+    tombolo_server_end = $visits$;
     tombolo_server_lane = lane;
     loop {
         if lane == 0u {
@@ -112,8 +120,8 @@ $first_posts$
         if call[0] == 0u {
             break;
         }
-        let results = call[1];
         let length = call[4];
+        $gathers$
         // The loops that end with each call; and drivers make loops of switches.
         tombolo_server_turns += 4u;
         let turns = tombolo_server_turns;
@@ -135,22 +143,11 @@ $faults$
         // What other lanes have written is there when the answer is.
         storageBarrier();
         workgroupBarrier();
-        if lane == 0u {
-            tombolo_server_turns = atomicExchange(&tombolo_server_turned, 0u);
-            status = atomicExchange(&tombolo_server_worst, 0u);
-            if status == $failed$u {
-                tombolo_server_fault = 1u;
-                atomicStore(&$out$[results + 1u], lease);
-            }
-            $head$
-            tombolo_server_fence();
-            tombolo_server_publish(tombolo_server_reply, call[2]);
-            tombolo_server_beats += 1u;
-            atomicStore(&$out$[$beat$u], tombolo_server_beats);
-        }
+$answers$
     }
     if lane == 0u {
         tombolo_server_fence();
-        tombolo_server_publish($done$u, lease);
+        $leaves$
+        tombolo_server_publish($done$u$group_lane$, lease);
     }
 }

@@ -9,14 +9,13 @@
             let request = atomicLoad(&tombolo_server[area + $requests$u + port]);
             if request != atomicLoad(&tombolo_server[$taken$u + remote]) {
                 tombolo_server_fence();
-                tombolo_server_take(
+                found = tombolo_server_take(
                     area + $arguments$u + port * $stride$u,
                     area + $results$u + port * $stride$u,
                     $taken$u + remote,
                     area + $replies$u + port,
                     request,
                 );
-                found = true;
             }
             tombolo_server_remote += 1u;
             tombolo_server_turns += 1u;

@@ -1,6 +1,6 @@
         // Ports of kernels of other devices. What they have posted is known by the sum of their mailboxes, each of which one
         // client writes and counts up: so nothing is asked of atomics between devices.
-        var remote = lane;
+        var remote = $first_remote$;
         loop {
             if remote >= $remote_clients$u $or_over$ {
                 break;

@@ -6,7 +6,8 @@ fn tombolo_server_answer(arguments: u32, results: u32, taken: u32, reply: u32, r
     let posted = atomicLoad(&tombolo_server[arguments]);
     let length = atomicLoad(&tombolo_server[arguments + 1u]);
     // Taken from here on: should the lease end in between, nobody serves it again.
-    atomicStore(&tombolo_server[taken], request);
+    $take$
+    $at_withdrawal$
     $opcode$
     // Drivers make loops of switches.
     tombolo_server_turns += 1u;
@@ -30,12 +31,15 @@ $faults$
     atomicStore(&$out$[$beat$u + tombolo_server_lane], tombolo_server_beats);
 }
 
-$entry$
+@compute @workgroup_size($lanes$)
+fn tombolo_server_main(@builtin(local_invocation_index) lane: u32) {
+    $draws$
     if lane >= $lanes$u {
         // Lanes that a driver adds.
         return;
     }
-    tombolo_server_lane = lane;
+    $arrives$
+    tombolo_server_lane = $server_lane$;
     let lease = atomicLoad(&tombolo_server[$lease$u]);
     let granted = atomicLoad(&tombolo_server[$granted$u]);
     let most = atomicLoad(&tombolo_server[$most$u]);
@@ -49,17 +53,19 @@ $first_posts$
     var single = false;
     loop {
         var port = lane;
-        var end = $ports$u;
+        var end = $visits$;
         if single {
             // One call was posted since the last look, and the bell tells where. (Counts are compared by themselves: the port
             // below would borrow from their difference.)
-            let hint = seen & 0xffffu;
+            let hint = $hint$;
             port = select(end, hint, hint % $lanes$u == lane);
             end = min(end, hint + 1u);
         }
 $only_kernels$
         $offset$
+        $urgent_begins$
         loop {
+            $urgent_rests$
             if port >= end $or_over$ {
                 break;
             }
@@ -74,6 +80,7 @@ $only_kernels$
                     $replies$u + at,
                     request,
                 );
+                $urgent_looks$
             }
             port += $lanes$u;
             tombolo_server_turns += 1u;
@@ -92,5 +99,6 @@ $known_posts$
         tombolo_server_turns += 3u;
     }
     tombolo_server_fence();
-    tombolo_server_publish($done$u + lane, lease);
+    $leaves$
+    tombolo_server_publish($done$u + $done_lane$, lease);
 }

@@ -287,8 +287,9 @@ pub mod calls {
 pub mod server {
     pub use crate::persistent::{
         CallArguments, CallError, CallResult, CallSequence, DeviceFunction, HostServer,
-        HostServerBuilder, LeasePolicy, PendingCall, PersistentKernel, PersistentKernelBuilder,
-        ServerError, ServerFailure, ServerStatistics,
+        HostServerBuilder, LatencyHistogram, LeasePolicy, PendingCall, PersistentKernel,
+        PersistentKernelBuilder, PooledCall, PooledFunction, ServerError, ServerFailure,
+        ServerPool, ServerStatistics,
     };
 }
 

@@ -61,6 +61,8 @@ pub(crate) struct Inner {
     pub pointers: Option<Appendix>,
     /// The prints of the program.
     pub prints: Option<Prints>,
+    /// Text appended for a program that asks whether calls of its functions are withdrawn.
+    pub cancelled: Option<String>,
     /// The parts needed for calls of the host.
     pub calls: Option<CallAppendix>,
     pub evaluator: Evaluator,
@@ -160,7 +162,11 @@ impl Program {
         }
         let pointers = appendix(&source);
         let calls = call_appendix(&name, &source, &analysis, calls)?;
-        let changed = analysis.uses_conventions() || pointers.is_some() || calls.is_some();
+        let cancelled = served::cancelled(&source);
+        let changed = analysis.uses_conventions()
+            || pointers.is_some()
+            || calls.is_some()
+            || cancelled.is_some();
         let module = match changed {
             true => {
                 check_grammar(&files, &source, &analysis)?;
@@ -198,6 +204,7 @@ impl Program {
             analysis,
             pointers,
             prints,
+            cancelled,
             calls,
             evaluator,
             declared,
@@ -430,6 +437,10 @@ impl Inner {
         };
         let text = match &self.pointers {
             Some(appendix) => text.append(&appendix.text, &appendix.origins),
+            None => text,
+        };
+        let text = match &self.cancelled {
+            Some(appendix) => text.append(appendix, &[]),
             None => text,
         };
         match &self.calls {

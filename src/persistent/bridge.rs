@@ -59,8 +59,8 @@ fn status(error: &CallError) -> CallStatus {
         CallError::TooManyTurns { .. } => CallStatus::TooManyTurns,
         CallError::Panicked { .. } => CallStatus::Panicked,
         CallError::Garbled { .. } | CallError::Malformed { .. } => CallStatus::Malformed,
-        CallError::TimedOut { .. } => CallStatus::TimedOut,
-        CallError::HostAccess { .. } => CallStatus::Busy,
+        CallError::TimedOut { .. } | CallError::Cancelled { .. } => CallStatus::TimedOut,
+        CallError::HostAccess { .. } | CallError::Withdrawn { .. } => CallStatus::Busy,
         CallError::Stopped { .. } | CallError::Server { .. } => CallStatus::Stopped,
     }
 }

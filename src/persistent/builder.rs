@@ -14,7 +14,7 @@ use super::policy::LeasePolicy;
 use crate::device::Device;
 #[cfg(test)]
 use crate::kernel::server::Places;
-use crate::kernel::server::{HandlerFault, SliceShape};
+use crate::kernel::server::{HandlerFault, HandlerForm, SliceShape};
 use crate::kernel::{Constants, KernelOptions, Program};
 use crate::rpc::HostServices;
 use plan::Plan;
@@ -26,7 +26,7 @@ pub(super) use plan::MAX_PORTS;
 pub struct PersistentKernelBuilder {
     device: Device,
     program: Program,
-    handlers: Vec<(String, bool)>,
+    handlers: Vec<(String, HandlerForm)>,
     group: u32,
     constants: Constants,
     options: KernelOptions,
@@ -34,7 +34,9 @@ pub struct PersistentKernelBuilder {
     ports: usize,
     policy: LeasePolicy,
     turns: Option<u32>,
+    pub(super) urgent: usize,
     lanes: Option<usize>,
+    groups: usize,
     callers: usize,
     pub(super) arguments: Arguments,
     /// Has the written kernel misbehave.
@@ -56,7 +58,9 @@ impl PersistentKernel {
             ports: 64,
             policy: LeasePolicy::of(device.capabilities()),
             turns: None,
+            urgent: 0,
             lanes: None,
+            groups: 1,
             callers: 0,
             arguments: Arguments::default(),
             #[cfg(test)]
@@ -75,7 +79,7 @@ fn fault(fault: HandlerFault) -> ServerError {
 impl PersistentKernelBuilder {
     /// Lets a function of the program be called. One invocation serves each call.
     pub fn handler(self, name: &str) -> Self {
-        self.add(name, false)
+        self.add(name, HandlerForm::Alone)
     }
 
     /// Registers a function run by a whole work-group together, with barriers and memory of the work-group if wanted.
@@ -85,7 +89,46 @@ impl PersistentKernelBuilder {
     /// One call at a time is served by a server with such a handler. Loops with barriers inside are not ended by
     /// [`PersistentKernelBuilder::turns`].
     pub fn group_handler(self, name: &str) -> Self {
-        self.add(name, true)
+        self.add(name, HandlerForm::Together)
+    }
+
+    /// Registers a function that serves up to `calls` calls at once, as many as wait when a work-group is free: one for each of
+    /// its invocations, and at most [`group_size`](Self::group_size). What all of them need is read or computed once, such as
+    /// the weights of a model, and those who call know nothing of each other.
+    ///
+    /// The first two parameters are `u32`, not given by callers: the number of the invocation in its group, and the number of
+    /// calls. Invocation `lane` has the arguments of a call of its own, and answers it, if `lane` is less than the number of
+    /// calls; the others have the arguments of the first call, and their results are dropped. All of them come to the function,
+    /// which may have barriers and memory of the work-group. A call that fails fails alone.
+    ///
+    /// A batch has calls of one function. Nothing is waited for: a call that finds nobody else is a batch of one, and so is
+    /// each call in slices.
+    ///
+    /// ```
+    /// # use tombolo::{Context, PersistentKernel, Program};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let device = Context::new()?.device()?;
+    /// let program = Program::new("model.wgsl", "
+    ///     @group(0) @binding(0) var<storage, read> weights: array<f32>;
+    ///     var<workgroup> row: array<f32, 4>;
+    ///     fn infer(lane: u32, calls: u32, x: vec4<f32>) -> f32 {
+    ///         if lane < 4u { row[lane] = weights[lane]; }             // once for all calls
+    ///         workgroupBarrier();
+    ///         let result = x.x * row[0] + x.y * row[1] + x.z * row[2] + x.w * row[3];
+    ///         workgroupBarrier();
+    ///         return result;
+    ///     }")?;
+    /// let weights = device.buffer(&[1.0f32, 2.0, 3.0, 4.0])?;
+    /// let server = PersistentKernel::builder(&device, &program)
+    ///     .batch_handler("infer", 32)
+    ///     .buffer("weights", &weights)
+    ///     .start()?;
+    /// let infer = server.function::<([f32; 4],), f32>("infer")?;
+    /// assert_eq!(infer.call_all(&[([1.0, 0.0, 0.0, 1.0],), ([0.0, 2.0, 0.0, 0.0],)])?, [5.0, 4.0]);
+    /// # Ok(()) }
+    /// ```
+    pub fn batch_handler(self, name: &str, calls: u32) -> Self {
+        self.add(name, HandlerForm::Batch(calls))
     }
 
     /// Sets the invocations of a work-group (default 64) for [`PersistentKernelBuilder::group_handler`]: 8, 16, 32, … as
@@ -95,9 +138,9 @@ impl PersistentKernelBuilder {
         self
     }
 
-    fn add(mut self, name: &str, together: bool) -> Self {
+    fn add(mut self, name: &str, form: HandlerForm) -> Self {
         self.handlers.retain(|(known, _)| known != name);
-        self.handlers.push((name.to_owned(), together));
+        self.handlers.push((name.to_owned(), form));
         self
     }
 
@@ -127,10 +170,23 @@ impl PersistentKernelBuilder {
 
     /// Sets how many invocations serve calls side by side (1 to 64), each with ports of its own. Default: 1 where a
     /// processor runs kernels, whose invocations take turns anyway, and 32 elsewhere. Adapters with a loop budget have
-    /// 1: a group of lanes shares the budget, and no lane knows what the others have taken. With 1 no call of a thread
-    /// runs beside another one. In slices it means nothing: all calls of a slice run beside each other.
+    /// 1: a group of lanes shares the budget, and no lane knows what the others have taken. With 1, and one work-group, no call
+    /// of a thread runs beside another one. In slices it means nothing: all calls of a slice run beside each other.
     pub fn lanes(mut self, lanes: usize) -> Self {
         self.lanes = Some(lanes);
+        self
+    }
+
+    /// Sets how many work-groups serve calls beside each other (1 to 64, default 1), each with the ports whose number leaves its
+    /// own when divided by the number of groups, so that the number of ports is rounded up to a multiple. With handlers for
+    /// whole work-groups that many calls are served at a time; with others, as many times more as there are
+    /// [`lanes`](Self::lanes).
+    ///
+    /// A device runs as many of them as it has room for. Those that have not begun are not waited for: the work-group that has
+    /// begun first serves their ports, too. A group that runs takes the device's time also without calls, and on adapters that
+    /// are processors a processor: more than one are for cards, and for handlers that take long. In slices it means nothing.
+    pub fn work_groups(mut self, groups: usize) -> Self {
+        self.groups = groups;
         self
     }
 
@@ -188,7 +244,7 @@ impl PersistentKernelBuilder {
         let capabilities = self.device.capabilities();
         match capabilities.live_calls() {
             true => self.start_live(plan, recipe),
-            false => self.start_sliced(plan.handlers, plan.layout, recipe),
+            false => self.start_sliced(plan, recipe),
         }
     }
 }

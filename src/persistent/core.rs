@@ -44,6 +44,8 @@ pub(super) struct Core {
     pub frame: Frame,
     pub handlers: Vec<Arc<HandlerDeclaration>>,
     pub policy: LeasePolicy,
+    /// How many of the first ports are those of urgent calls.
+    pub urgent: usize,
     /// The most turns of a call.
     pub turns: u32,
     stage: StageWord,
@@ -111,6 +113,7 @@ impl Core {
             frame,
             handlers,
             policy,
+            urgent: 0,
             turns,
             stage: StageWord::default(),
             failure: Mutex::default(),

@@ -54,6 +54,12 @@ pub enum ServerError {
     /// The server was given no handler, and could never be called.
     #[error("the server has no handlers: name at least one function of the program")]
     NoHandlers,
+    /// A pool was given no members, and could never be called.
+    #[error("the pool has no servers: give it at least one member")]
+    EmptyPool,
+    /// Urgent calls have no ports.
+    #[error("the server has no ports for urgent calls: see PersistentKernelBuilder::urgent_ports")]
+    NoUrgentPorts,
     /// More devices than can be are to call.
     #[error("kernels of {callers} other devices: choose from 0 to {limit}")]
     Callers {
@@ -78,11 +84,30 @@ pub enum ServerError {
         /// The most that is possible: 1 on adapters with a loop budget.
         limit: usize,
     },
+    /// So many work-groups cannot serve calls beside each other.
+    #[error("{groups} work-groups: choose from 1 to {limit}")]
+    WorkGroups {
+        /// The number that was wanted.
+        groups: usize,
+        /// The most that is possible.
+        limit: usize,
+    },
     /// The work-group cannot have that size.
     #[error("a work-group of {size}: choose a power of two from 8 to {limit}")]
     GroupSize {
         /// The size that was wanted.
         size: u32,
+        /// The most that is possible.
+        limit: u32,
+    },
+    /// A work-group cannot serve so many calls at once.
+    #[error(
+        "batches of `{handler}` have 1 to {limit} calls, one for each invocation of a work-group: choose so many, or raise \
+         PersistentKernelBuilder::group_size"
+    )]
+    Batch {
+        /// The handler.
+        handler: String,
         /// The most that is possible.
         limit: u32,
     },
@@ -115,10 +140,14 @@ debug_by_text!(ServerError {
     NoHandler,
     TooLong,
     NoHandlers,
+    EmptyPool,
+    NoUrgentPorts,
     Callers,
     Ports,
     Lanes,
+    WorkGroups,
     GroupSize,
+    Batch,
     Kernel,
     Live,
     Launch,
@@ -230,6 +259,23 @@ pub enum CallError {
         /// How long it was waited for.
         waited: Duration,
     },
+    /// The call was taken back before its handler had begun, or before it had a port: the handler has not run, and will not.
+    #[error("`{handler}` was taken back before it had begun: it has not run")]
+    Withdrawn {
+        /// The function that was called.
+        handler: String,
+    },
+    /// The time of the call has passed, and it was taken back when its handler may have begun. The handler is told, if it
+    /// asks; its result is dropped.
+    #[error(
+        "`{handler}` was cancelled after {waited:?}: it may have run, or still run until it asks `call_cancelled()`"
+    )]
+    Cancelled {
+        /// The function that was called.
+        handler: String,
+        /// How long it was waited for.
+        waited: Duration,
+    },
     /// This thread has the heap ([`HostAccess`](crate::heap::HostAccess)), so the server, which follows pointers, cannot run.
     #[error(
         "`{handler}` cannot be served while this thread has access to the heap: drop the HostAccess first"
@@ -287,6 +333,8 @@ debug_by_text!(CallError {
     Stopped,
     Server,
     TimedOut,
+    Withdrawn,
+    Cancelled,
     HostAccess,
     Failed,
     TooManyTurns,

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!      0        the ports (`rpc::port::layout`), of which threads of the host are the clients
-//!   ports.words()  bell | yielded | granted | lease | most | start | …     one cache line, written by the host
+//!   ports.words()  bell | yielded | granted | lease | most | start | left | arrived | …  one cache line, of the host but for
+//!                  the last two, where several work-groups note who has left, and how many have come
 //!        + 16   done       one word for each lane: the lease that it has left         written by the kernel
 //!        …      beat       one word for each lane: calls it has served in this lease  written by the kernel
 //! ```
@@ -21,7 +22,7 @@ use crate::device::words::Words as _;
 use crate::device::{DeviceShared, ImportError, LiveError};
 use crate::kernel::server::Places;
 use crate::memory::MemoryError;
-use crate::rpc::port::layout::{LINE, PREFIX, PortLayout, SEAL};
+use crate::rpc::port::layout::{BEGUN, LINE, PREFIX, PortLayout, SEAL};
 use crate::rpc::port::seal::{mixed, mixed_all};
 use crate::rpc::port::words::{ClientWords, HostWords, OwnWords, Words};
 
@@ -204,6 +205,7 @@ impl Frame {
         self.store(places.granted, granted);
         self.store(places.most, most);
         self.store(places.start, start as u32);
+        self.store(places.arrived, 0);
         for lane in 0..self.lanes {
             // Each lease counts from 0.
             self.up().store(places.beat + lane, 0);
@@ -226,6 +228,20 @@ impl Frame {
     pub fn untaken(&self, port: usize) -> Option<u32> {
         let request = self.load(self.layout.request(port));
         (request != self.down().load(self.layout.lock(port))).then_some(request)
+    }
+
+    /// Whether the call at `port` may have been begun, behind its withdrawal. Where words cross a bus a kernel does not wait
+    /// for its note to arrive, and looks for the withdrawal behind it all the same: there every call may have been.
+    pub fn may_be_begun(&self, port: usize, request: u32) -> bool {
+        let begun = self.layout.results(port) + BEGUN;
+        self.is_sealed()
+            || self.down().load(self.layout.lock(port)) == request
+            || self.down().load(begun) == request
+    }
+
+    /// Whether the call at `port` is withdrawn. Of the taker, behind the note that the call is taken.
+    pub fn is_withdrawn(&self, port: usize) -> bool {
+        self.down().load(self.layout.arguments(port) + SEAL) == 1
     }
 
     /// The calls of threads that are not yet taken, by their ports and requests.
@@ -346,7 +362,8 @@ pub(super) fn places(layout: PortLayout, lanes: usize) -> Places {
         lease: host + 3,
         most: host + 4,
         start: host + 5,
-        failed: host + 6,
+        left: host + 6,
+        arrived: host + 7,
         done,
         beat: done + lanes.next_multiple_of(LINE),
     }

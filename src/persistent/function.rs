@@ -9,6 +9,7 @@ use super::core::Core;
 use super::error::{CallError, ServerError};
 use super::port_client::{Deadline, PortClient};
 use super::signature::{CallArguments, CallResult, check, take};
+use super::urgent::Priority;
 use crate::kernel::server::HandlerDeclaration;
 
 /// Words that calls have on the stack.
@@ -23,6 +24,7 @@ const FEW: usize = 32;
 pub struct DeviceFunction<A, R> {
     pub(super) core: Arc<Core>,
     pub(super) handler: Arc<HandlerDeclaration>,
+    pub(super) priority: Priority,
     types: PhantomData<fn(A) -> R>,
 }
 
@@ -54,6 +56,7 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
         Ok(Self {
             core: Arc::clone(core),
             handler: Arc::clone(handler),
+            priority: Priority::Ordinary,
             types: PhantomData,
         })
     }
@@ -65,7 +68,7 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
     /// # Errors
     /// [`CallError`].
     pub fn call(&self, arguments: &A) -> Result<R, CallError> {
-        self.call_until(arguments, None)
+        self.call_until(arguments, Deadline::after(None))
     }
 
     /// As [`DeviceFunction::call`], giving up after `timeout`. The function may run all the same, at most once; the
@@ -74,24 +77,61 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
     /// # Errors
     /// [`CallError::TimedOut`], and as [`DeviceFunction::call`].
     pub fn call_timeout(&self, arguments: &A, timeout: Duration) -> Result<R, CallError> {
-        self.call_until(arguments, Some(timeout))
+        self.call_until(arguments, Deadline::after(Some(timeout)))
     }
 
-    fn call_until(&self, arguments: &A, timeout: Option<Duration>) -> Result<R, CallError> {
-        let deadline = Deadline::after(timeout);
-        let client = PortClient::new(&self.core, &self.handler);
+    /// As [`DeviceFunction::call`], taking the call back after `time`: a call that was not begun by then never is
+    /// ([`CallError::Withdrawn`]), and a handler that runs is told, if it asks: in WGSL
+    /// `fn call_cancelled() -> bool` says whether the caller has taken back the call that is being served
+    /// ([`CallError::Cancelled`]). The port is free after the answer.
+    ///
+    /// On devices with memory of their own a call that has no answer in time is always `Cancelled`: it may have been begun or
+    /// not. In slices `call_cancelled` is always false, since running kernels see nothing of the host.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tombolo::{Context, PersistentKernel, Program, server::CallError};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let device = Context::new()?.device()?;
+    /// let program = Program::new("search.wgsl", "
+    ///     fn search(seed: u32) -> u32 {
+    ///         var found = seed;
+    ///         for (var step = 0u; step < 1000u && !call_cancelled(); step++) { found = found * 1664525u + 1013904223u; }
+    ///         return found;
+    ///     }")?;
+    /// let server = PersistentKernel::builder(&device, &program).handler("search").start()?;
+    /// let search = server.function::<(u32,), u32>("search")?;
+    /// match search.call_with_deadline(&(7,), Duration::from_secs(5)) {
+    ///     Ok(found) => println!("{found}"),
+    ///     Err(CallError::Withdrawn { .. }) => println!("it was never begun"),
+    ///     Err(CallError::Cancelled { .. }) => println!("it is told to stop"),
+    ///     Err(error) => return Err(error.into()),
+    /// }
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`CallError::Withdrawn`], [`CallError::Cancelled`], and as [`DeviceFunction::call`].
+    pub fn call_with_deadline(&self, arguments: &A, time: Duration) -> Result<R, CallError> {
+        self.call_until(arguments, Deadline::withdrawing_after(time))
+    }
+
+    fn call_until(&self, arguments: &A, deadline: Deadline) -> Result<R, CallError> {
+        let client = PortClient::new(&self.core, &self.handler).at(self.priority);
         let (given, taken) = (A::words(), size_of::<R>().div_ceil(4));
         if given <= FEW && taken <= FEW {
             let (mut words, mut results) = ([0; FEW], [0; FEW]);
             arguments.put(&mut words[..given]);
             let posted = client.post(&words[..given], deadline)?;
             client.wait(posted, &mut results[..taken], deadline)?;
+            self.core.counters.call_latency.record(deadline.waited());
             return Ok(take(&results[..taken]));
         }
         let (mut words, mut results) = (vec![0; given], vec![0; taken]);
         arguments.put(&mut words);
         let posted = client.post(&words, deadline)?;
         client.wait(posted, &mut results, deadline)?;
+        self.core.counters.call_latency.record(deadline.waited());
         Ok(take(&results))
     }
 
@@ -106,6 +146,7 @@ impl<A, R> Clone for DeviceFunction<A, R> {
         Self {
             core: Arc::clone(&self.core),
             handler: Arc::clone(&self.handler),
+            priority: self.priority,
             types: PhantomData,
         }
     }

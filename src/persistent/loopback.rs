@@ -182,7 +182,7 @@ impl Dispatch for Dispatcher {
 }
 
 fn run(core: &Core, dispatcher: &Dispatcher) {
-    let server = Server::new(&core.frame, core.frame.layout(), true);
+    let server = Server::new(&core.frame, core.frame.layout(), true).with_withdrawal(true);
     let mut sweeper = Sweeper::default();
     let mut since = Instant::now();
     loop {

@@ -3,22 +3,24 @@
 //! - [`frame`]: the memory of a server: its ports, and the words by which leases begin and end.
 //! - [`core`]: what callers and the relay share; [`relay`]: the thread that launches lease after lease; [`policy`]: how
 //!   long they last; [`parker`]: how the relay sleeps and is woken; [`interrupts`]: how a lease is asked to end;
-//!   [`lease_clock`]: who asks in the relay's place; [`settle`]: what is answered in the kernel's place; [`stage`]: where a server stands; [`statistics`]: why leases
-//!   ended; [`corruption`]: writes of a device that no server makes.
+//!   [`lease_clock`]: who asks in the relay's place; [`settle`]: what is answered in the kernel's place; [`stage`]: where
+//!   a server stands; [`statistics`]: why leases ended; [`latency`]: how long calls take; [`corruption`]: writes of a
+//!   device that no server makes.
 //! - [`sliced`]: the same where running kernels do not see what the host writes: calls travel in launches; [`driver`]:
 //!   which threads move them; [`bulk`]: many calls at a time; [`packed`]: their kernels.
 //! - [`function`]: typed calls; [`signature`]: whether Rust's types fit a handler's; [`port_client`]: a single call at
-//!   a single port.
+//!   a single port; [`urgent`]: calls that go before others.
 //! - `model` explores how leases hand over, step by step; `tests_loom` what threads of the host do beside each other.
 //! - [`pending`]: calls on their way, as futures and in sequences; [`waker_thread`]: the thread that wakes futures;
 //!   [`waker_set`]: the waiting futures.
 //! - [`callers`]: calls from kernels, of the same device and of others; [`block`]: pages that several devices use in place.
-//! - [`builder`]: how a server is put together; [`loopback`]: a server of the host behind the same ports.
+//! - [`builder`]: how a server is put together; [`loopback`]: a server of the host behind the same ports;
+//!   [`pool`]: servers of one program on several devices.
 //!
 //! # Forward progress
 //!
-//! A server is a single work-group, which waits for threads of the host alone and always ends. No assumption is made
-//! about work-groups that have not begun, nor about two side by side; a started work-group goes on running. A kernel
+//! The work-groups of a server wait for threads of the host alone and always end. No assumption is made about work-groups
+//! that have not begun, nor about two side by side; a started work-group goes on running. A kernel
 //! waiting for a server on another device waits for another queue, the only exception. The probe tests whether a
 //! running kernel and the host see each other's writes, both ways; with visibility calls are live, without calls travel
 //! in slices. ARCHITECTURE.md (*Forward progress*) has the list, and what holds on a GPU.
@@ -40,6 +42,7 @@ mod error;
 mod frame;
 mod function;
 mod interrupts;
+mod latency;
 mod lease_clock;
 mod loopback;
 #[cfg(test)]
@@ -48,6 +51,7 @@ mod packed;
 mod parker;
 mod pending;
 mod policy;
+mod pool;
 mod port_client;
 mod relay;
 mod settle;
@@ -67,6 +71,7 @@ mod tests_hostile;
 mod tests_hostile_clients;
 #[cfg(test)]
 mod tests_loom;
+mod urgent;
 mod waker_set;
 mod waker_thread;
 
@@ -88,9 +93,11 @@ use crate::rpc::port;
 pub use builder::PersistentKernelBuilder;
 pub use error::{CallError, ServerError, ServerFailure};
 pub use function::DeviceFunction;
+pub use latency::LatencyHistogram;
 pub use loopback::{HostServer, HostServerBuilder};
 pub use pending::{CallSequence, PendingCall};
 pub use policy::LeasePolicy;
+pub use pool::{PooledCall, PooledFunction, ServerPool};
 pub use signature::{CallArguments, CallResult};
 pub use statistics::ServerStatistics;
 
@@ -175,7 +182,8 @@ pub use statistics::ServerStatistics;
 ///
 /// A call with an answer was served once, and one without at most once. Each lane serves a single call of a thread at a
 /// time: with a single lane ([`PersistentKernelBuilder::lanes`]), and with handlers for a whole work-group, no two such
-/// calls run side by side, and handlers need no atomics for device globals. With several lanes, and in slices, it does.
+/// calls run side by side, and handlers need no atomics for device globals. With several lanes or work-groups
+/// ([`PersistentKernelBuilder::work_groups`]), in batches and in slices they do.
 ///
 /// # Without live memory
 ///

@@ -17,7 +17,9 @@ use super::error::CallError;
 use super::function::DeviceFunction;
 use super::port_client::{Deadline, PendingVerification, PortClient};
 use super::signature::{CallArguments, CallResult, take};
+use super::urgent::Priority;
 use super::waker_thread::wake_after;
+use crate::clock::Instant;
 use crate::kernel::server::HandlerDeclaration;
 use crate::rpc::port::client::Posted;
 
@@ -26,14 +28,17 @@ const LOOKS: u32 = 128;
 
 /// A call on its way; from [`DeviceFunction::begin`]. Wait, or `.await`.
 ///
-/// Dropping the future cancels the call: the answer is not asked for any more, and the port is given back when the
-/// server has answered. A call that the server has not taken yet is served all the same.
-#[must_use = "a call that is dropped is cancelled"]
+/// Dropping the future leaves the call: the answer is not asked for any more, and the port is given back when the server
+/// has answered. A call that the server has not taken yet is served all the same, unless it was taken back before
+/// ([`PendingCall::cancel`]).
+#[must_use = "the answer of a call that is dropped is lost"]
 pub struct PendingCall<R> {
     core: Arc<Core>,
     handler: Arc<HandlerDeclaration>,
     state: State,
     verification: PendingVerification,
+    begun: Instant,
+    priority: Priority,
     result: PhantomData<fn() -> R>,
 }
 
@@ -100,7 +105,7 @@ impl<R: CallResult> PendingCall<R> {
         let deadline = Deadline::after(timeout);
         let core = Arc::clone(&self.core);
         let handler = Arc::clone(&self.handler);
-        let client = PortClient::new(&core, &handler);
+        let client = PortClient::new(&core, &handler).at(self.priority);
         let posted = match std::mem::replace(&mut self.state, State::Over(None)) {
             State::Wanted(arguments, _queued) => client.post(&arguments, deadline)?,
             State::Posted(posted) => posted,
@@ -108,7 +113,27 @@ impl<R: CallResult> PendingCall<R> {
         };
         let mut results = vec![0; Self::words()];
         client.wait(posted, &mut results, deadline)?;
+        self.count();
         Ok(take(&results))
+    }
+
+    /// Takes the call back: if it was not begun it never is, and fails with [`CallError::Withdrawn`]; if it was, its handler
+    /// is told, if it asks (`call_cancelled()`, see [`DeviceFunction::call_with_deadline`]), and the call ends as the handler
+    /// does. The outcome is waited for as before, by [`PendingCall::wait`] or `.await`. To cancel twice does nothing.
+    pub fn cancel(&mut self) {
+        match &self.state {
+            State::Posted(posted) => PortClient::new(&self.core, &self.handler).withdraw(*posted),
+            State::Wanted(..) => {
+                let handler = self.handler.signature.name.clone();
+                self.state = State::Over(Some(CallError::Withdrawn { handler }));
+            }
+            State::Over(_) => {}
+        }
+    }
+
+    /// Counts an answered call.
+    fn count(&self) {
+        (self.core.counters.call_latency).record(self.begun.elapsed());
     }
 
     fn over(&self, error: Option<CallError>) -> CallError {
@@ -121,7 +146,8 @@ impl<R: CallResult> PendingCall<R> {
     /// Looks for a port once more, if the call has none; `false` if it has none yet.
     fn try_begin(&mut self) -> bool {
         if let State::Wanted(arguments, _) = &self.state {
-            match PortClient::new(&self.core, &self.handler).try_post(arguments) {
+            let client = PortClient::new(&self.core, &self.handler).at(self.priority);
+            match client.try_post(arguments) {
                 Ok(Some(posted)) => self.state = State::Posted(posted),
                 Ok(None) => return false,
                 Err(error) => self.state = State::Over(Some(error)),
@@ -133,7 +159,7 @@ impl<R: CallResult> PendingCall<R> {
     /// The result, if it is there.
     fn try_end(&mut self) -> Option<Result<R, CallError>> {
         self.try_begin();
-        let client = PortClient::new(&self.core, &self.handler);
+        let client = PortClient::new(&self.core, &self.handler).at(self.priority);
         let posted = match &mut self.state {
             State::Posted(posted) => *posted,
             State::Wanted(..) => return client.hindrance().map(Err),
@@ -146,7 +172,10 @@ impl<R: CallResult> PendingCall<R> {
         let whole = client.is_whole(&mut self.verification, posted);
         let mut results = vec![0; Self::words()];
         let ended = match (client.try_take(posted, &mut results), loss) {
-            (Some(judged), _) => judged.map(|()| take(&results)),
+            (Some(judged), _) => judged.map(|()| {
+                self.count();
+                take(&results)
+            }),
             (None, _) if whole => Err(client.garbled(posted)),
             (None, loss) => {
                 let loss = loss.or_else(|| client.hindrance())?;
@@ -194,7 +223,7 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
     pub fn begin(&self, arguments: &A) -> PendingCall<R> {
         let mut words = vec![0; A::words()];
         arguments.put(&mut words);
-        let client = PortClient::new(&self.core, &self.handler);
+        let client = PortClient::new(&self.core, &self.handler).at(self.priority);
         let posted = match Queued::is_any() {
             true => client.refusal().map_or(Ok(None), Err),
             false => client.try_post(&words),
@@ -209,6 +238,8 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
             handler: Arc::clone(&self.handler),
             state,
             verification: PendingVerification::default(),
+            begun: Instant::now(),
+            priority: self.priority,
             result: PhantomData,
         }
     }
@@ -243,7 +274,7 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
         if let Some(packer) = &self.core.packer {
             return self.call_in_slices(arguments, packer, results);
         }
-        let client = PortClient::new(&self.core, &self.handler);
+        let client = PortClient::new(&self.core, &self.handler).at(self.priority);
         let mut words = vec![0; A::words()];
         let mut answer = vec![0; size_of::<R>().div_ceil(4)];
         let mut on_their_way = VecDeque::new();

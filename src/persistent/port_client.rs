@@ -14,11 +14,15 @@ use super::bulk::{Answers, Bulk};
 use super::core::Core;
 use super::error::CallError;
 use super::frame::Frame;
+use super::urgent::Priority;
 use crate::clock::Instant;
+use crate::device::CallStatus;
 use crate::kernel::server::{FAILED, HandlerDeclaration, TOO_LONG};
 use crate::rpc::port::client::{Client, Posted};
 use crate::rpc::port::words::Words as _;
 
+/// The answer to a call that was withdrawn before it was begun.
+const WITHDRAWN: u32 = CallStatus::Busy.code();
 /// Looks at an answer that follow each other at once: some microseconds.
 const LOOKS: u32 = 20_000;
 /// Between two looks at what has become of the server.
@@ -54,6 +58,8 @@ impl Naps {
 pub(super) struct Deadline {
     begun: Instant,
     time: Option<Duration>,
+    /// A call that has no answer by then is withdrawn, instead of left.
+    withdraws: bool,
 }
 
 impl Deadline {
@@ -61,7 +67,21 @@ impl Deadline {
         Self {
             begun: Instant::now(),
             time,
+            withdraws: false,
         }
+    }
+
+    /// The same, behind which a call is withdrawn.
+    pub fn withdrawing_after(time: Duration) -> Self {
+        Self {
+            withdraws: true,
+            ..Self::after(Some(time))
+        }
+    }
+
+    /// How long the caller has waited so far.
+    pub fn waited(&self) -> Duration {
+        self.begun.elapsed()
     }
 
     /// What is left; the error when nothing is.
@@ -72,6 +92,9 @@ impl Deadline {
         let waited = self.begun.elapsed();
         match time.checked_sub(waited) {
             Some(left) if !left.is_zero() => Ok(Some(left)),
+            _ if self.withdraws => Err(CallError::Withdrawn {
+                handler: handler.to_owned(),
+            }),
             _ => Err(CallError::TimedOut {
                 handler: handler.to_owned(),
                 waited,
@@ -113,11 +136,21 @@ pub(super) struct PendingVerification {
 pub(super) struct PortClient<'c> {
     core: &'c Core,
     handler: &'c HandlerDeclaration,
+    priority: Priority,
 }
 
 impl<'c> PortClient<'c> {
     pub fn new(core: &'c Core, handler: &'c HandlerDeclaration) -> Self {
-        Self { core, handler }
+        Self {
+            core,
+            handler,
+            priority: Priority::Ordinary,
+        }
+    }
+
+    /// The same for calls of that priority.
+    pub fn at(self, priority: Priority) -> Self {
+        Self { priority, ..self }
     }
 
     fn name(&self) -> &'c str {
@@ -125,8 +158,12 @@ impl<'c> PortClient<'c> {
     }
 
     fn client(&self) -> Client<&'c Frame> {
-        let frame = &self.core.frame;
-        Client::new(frame, frame.layout(), START.get())
+        let (frame, urgent) = (&self.core.frame, self.core.urgent);
+        let ports = match self.priority {
+            Priority::Ordinary => urgent..frame.layout().ports,
+            Priority::Urgent => 0..urgent,
+        };
+        Client::within(frame, frame.layout(), ports, START.get())
     }
 
     /// Posts a call, if a port is free.
@@ -158,6 +195,27 @@ impl<'c> PortClient<'c> {
     /// Leaves a call alone: the port is free after the answer.
     pub fn leave(&self, posted: Posted) {
         self.client().leave(posted);
+    }
+
+    /// Takes a call back, whose answer is still waited for.
+    pub fn withdraw(&self, posted: Posted) {
+        self.client().withdraw(posted);
+    }
+
+    /// What to tell of a call whose time has passed, which is withdrawn then.
+    fn overdue(&self, error: CallError, posted: Posted, deadline: Deadline) -> CallError {
+        if !deadline.withdraws {
+            return error;
+        }
+        self.withdraw(posted);
+        match self.core.frame.may_be_begun(posted.port, posted.request) {
+            // Whoever looks at the call from here on sees the withdrawal.
+            false => error,
+            true => CallError::Cancelled {
+                handler: self.name().to_owned(),
+                waited: deadline.waited(),
+            },
+        }
     }
 
     /// Why no call can be posted now.
@@ -248,6 +306,11 @@ impl<'c> PortClient<'c> {
                     limit: self.core.turns,
                 });
             }
+            WITHDRAWN => {
+                return Err(CallError::Withdrawn {
+                    handler: handler.to_owned(),
+                });
+            }
             6 => {
                 return Err(CallError::Panicked {
                     handler: handler.to_owned(),
@@ -295,7 +358,8 @@ impl<'c> PortClient<'c> {
             }
             let left = match loss.or_else(|| self.hindrance()) {
                 Some(loss) => Err(loss),
-                None => deadline.left(self.name()),
+                None => (deadline.left(self.name()))
+                    .map_err(|error| self.overdue(error, posted, deadline)),
             };
             let left = left.inspect_err(|_| client.leave(posted))?;
             looks += ROUND;

@@ -52,6 +52,8 @@ pub(super) struct Relay {
     pub hidden: Missed<(usize, u32)>,
     /// When somebody has called last.
     pub called: Instant,
+    /// When the last lease has ended, unless the relay has slept since.
+    pub left: Option<Instant>,
 }
 
 /// How a lease ended.
@@ -99,6 +101,8 @@ impl Relay {
     pub fn run(mut self) -> Self {
         resident::as_relay(self.core.id);
         let core = Arc::clone(&self.core);
+        // Of a server that is started again nobody has waited for a lease.
+        self.left = None;
         let mut renews = false;
         // Leases since the server was asked to stop.
         let mut last = 0;
@@ -107,6 +111,7 @@ impl Relay {
                 Stage::Running if renews || core.frame.is_awaited() => {}
                 // The poster of a call wakes the relay, as does every other event for the relay.
                 Stage::Running => {
+                    self.left = None;
                     core.sleep(Duration::MAX);
                     continue;
                 }
@@ -173,6 +178,8 @@ impl Relay {
         let awaited = settle::first_awaited_from(&core.frame, self.next);
         // The poster may not have finished posting.
         let first = awaited.filter(|&(port, _)| core.frame.is_shown(port));
+        // Urgent calls may take all turns.
+        let first = first.filter(|_| core.urgent == 0 || !self.has_loop_budget);
         let start = match awaited {
             Some((port, _)) if self.has_loop_budget => {
                 self.next = (port + 1) % core.frame.layout().ports;
@@ -181,14 +188,19 @@ impl Relay {
             _ => 0,
         };
         let remote = (core.frame.block()).and_then(settle::first_awaited);
-        if awaited.is_some() {
-            self.called = Instant::now();
+        match awaited {
+            Some(_) => self.called = Instant::now(),
+            // Nobody waits for the next lease.
+            None => self.left = None,
         }
         let granted = core.grant(lease, self.most, start);
         // Before the launch, which sees at least as much.
         let grown = core.heap.as_ref().map_or(0, |heap| heap.shared.grown());
         core.covered.store(grown, Ordering::SeqCst);
         let end = self.lease_on_device(lease, granted);
+        if !matches!(end, Ok(Attempt::Refused)) {
+            self.left = Some(Instant::now());
+        }
         let core = &self.core;
         core.covered.store(u64::MAX, Ordering::SeqCst);
         if let Ok(Attempt::Refused) = end {
@@ -290,6 +302,9 @@ impl Relay {
         if let Some(device) = &core.device {
             let _ = device.flush();
         }
+        if let Some(left) = self.left.take() {
+            core.counters.lease_gaps.record(left.elapsed());
+        }
         let end = self.watch(&event, granted, &is_late);
         core.set_batch(None);
         let done = core.frame.is_done(lease);
@@ -347,7 +362,8 @@ impl Relay {
         // Kernels call without a word to the host.
         let mut served = beats;
         // Beats of a lease asked to leave: it looks at each port once more, and may be at a look just then.
-        let mut more = 2 * core.frame.all_ports();
+        // Behind each of these calls there may be as many urgent ones as have ports.
+        let mut more = 2 * core.frame.all_ports() * (1 + core.urgent);
         let slice = policy.idle.min(policy.time).clamp(LOOK.0, LOOK.1);
         let waiting = (!self.has_run).then(|| WaitingCalls::of(core));
         loop {

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 use super::bulk::{Answers, Bulk};
@@ -14,7 +14,7 @@ use super::packed::{Pack, Packed};
 use super::statistics::Cause;
 use crate::clock::Instant;
 use crate::device::wait::lock;
-use crate::device::{Device, Event, ExecutionError, WaitError};
+use crate::device::{CallStatus, Device, Event, ExecutionError, WaitError};
 use crate::kernel::server::packing::mark;
 use crate::kernel::server::{FAILED, SLICE_ENTRY, SLICE_HEADER, SLICE_PREFIX, SliceShape};
 use crate::launch::{Launch, LaunchError};
@@ -278,7 +278,18 @@ impl Slices {
         let all = (if posts == posted { first } else { 0 }..ports).filter_map(untaken);
         let calls = all.map(|(port, request)| Taken { port, request });
         let calls = calls.inspect(|&Taken { port, request }| frame.take(port, request));
-        Some(Calls::Ports(calls.collect()))
+        let mut calls: Vec<Taken> = calls.collect();
+        // Either the withdrawal is seen here, or its caller sees that the call is taken.
+        fence(Ordering::SeqCst);
+        calls.retain(|&Taken { port, request }| {
+            let is_withdrawn = frame.is_withdrawn(port);
+            if is_withdrawn {
+                frame.answer(port, request, [CallStatus::Busy.code(), 0], &[]);
+                core.landed.ring();
+            }
+            !is_withdrawn
+        });
+        (!calls.is_empty()).then_some(Calls::Ports(calls))
     }
 
     /// Sends a slice; `false` if the device could not be had now.

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use super::PersistentKernel;
 use super::core::Core;
+use super::latency::{Latencies, LatencyHistogram};
 
 /// Why a lease ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,8 +61,15 @@ pub struct ServerStatistics {
     /// Calls of kernels that threads of the host have forwarded, since kernel and server share no memory
     /// ([`Launch::server`](crate::Launch::server)).
     pub forwarded: u64,
-    /// The most calls served by a lease after the request to leave: no more than twice the number of ports.
+    /// The most calls served by a lease after the request to leave: no more than twice the number of ports, and as many
+    /// urgent ones behind each as have ports.
     pub most_calls_after_asked: u32,
+    /// How long answered calls of threads took, each from the call, or its begin, until the caller has the result. Calls in
+    /// batches ([`DeviceFunction::call_many`](crate::server::DeviceFunction::call_many)) are not counted.
+    pub call_latency: LatencyHistogram,
+    /// How long calls found no lease on the device: from the end of one, as the launching thread has seen it, until the next
+    /// was submitted because a call waited. Where calls travel in slices there is nothing to count.
+    pub lease_gaps: LatencyHistogram,
 }
 
 /// The counters behind [`ServerStatistics`].
@@ -71,6 +79,8 @@ pub(super) struct Counters {
     pub wakes: AtomicU64,
     pub forwarded: AtomicU64,
     pub after_asked: AtomicU32,
+    pub call_latency: Latencies,
+    pub lease_gaps: Latencies,
 }
 
 impl Counters {
@@ -102,6 +112,8 @@ impl Core {
             wakes: counters.wakes.load(Ordering::Relaxed),
             forwarded: counters.forwarded.load(Ordering::Relaxed),
             most_calls_after_asked: counters.after_asked.load(Ordering::Relaxed),
+            call_latency: counters.call_latency.histogram(),
+            lease_gaps: counters.lease_gaps.histogram(),
         }
     }
 }

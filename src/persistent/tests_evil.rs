@@ -149,9 +149,9 @@ pub(super) fn spoil(mut text: String, places: &Places) -> String {
         places.requests,
     );
     put(&mut text, &publish, &published);
-    let taken = "atomicStore(&tombolo_server[taken], request);";
+    let taken = "(&tombolo_server[taken], request);";
     let next = format!(
-        "atomicStore(&tombolo_server[taken], request + select(0u, 1u, {}));",
+        "(&tombolo_server[taken], request + select(0u, 1u, {}));",
         is(TakesNext)
     );
     put(&mut text, taken, &next);

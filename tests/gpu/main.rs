@@ -66,11 +66,16 @@ mod never_blocks;
 mod persistent;
 mod persistent_again;
 mod persistent_arguments;
+mod persistent_batches;
 mod persistent_calls;
+mod persistent_cancel;
+mod persistent_groups;
 mod persistent_leases;
+mod persistent_pool;
 mod persistent_sliced;
 mod persistent_sliced_posts;
 mod persistent_threads;
+mod persistent_urgent;
 mod pinned;
 mod pointer_allocations;
 mod pointer_atomics;
@@ -201,11 +206,16 @@ fn main() -> std::process::ExitCode {
         never_blocks::CASES,
         persistent::CASES,
         persistent_arguments::CASES,
+        persistent_batches::CASES,
         persistent_calls::CASES,
+        persistent_cancel::CASES,
+        persistent_groups::CASES,
         persistent_leases::CASES,
+        persistent_pool::CASES,
         persistent_sliced::CASES,
         persistent_sliced_posts::CASES,
         persistent_threads::CASES,
+        persistent_urgent::CASES,
         pinned::CASES,
         pointer_allocations::CASES,
         pointer_atomics::CASES,

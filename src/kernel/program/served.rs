@@ -9,7 +9,9 @@ use crate::kernel::declarations::DeclarationKind;
 use crate::kernel::error::KernelError;
 use crate::kernel::evaluate::parse;
 use crate::kernel::private_array::Analysis;
+use crate::kernel::server::CANCELLED;
 use crate::kernel::text_limits::check_types;
+use crate::kernel::token::TokenStream;
 use crate::print::record::SiteKind;
 
 impl Program {
@@ -39,6 +41,11 @@ impl Program {
         sites.into_iter().any(|site| site.kind != SiteKind::Print)
     }
 
+    /// Whether the program asks whether calls of its functions are withdrawn.
+    pub(crate) fn asks_cancelled(&self) -> bool {
+        self.inner.cancelled.is_some()
+    }
+
     /// Whether the program mentions functions of the host.
     pub(crate) fn calls_host(&self) -> bool {
         self.inner.calls.is_some()
@@ -53,6 +60,18 @@ impl Program {
     pub(crate) fn types_with(&self, text: &str) -> Result<Module, String> {
         parse_types(&self.inner.source, &self.inner.analysis, text)
     }
+}
+
+/// The text that a program needs that asks whether calls of its functions are withdrawn: the answer where no call can be. The
+/// polling kernel of a server declares the function itself.
+pub(super) fn cancelled(source: &str) -> Option<String> {
+    let stream = TokenStream::new(source);
+    let mut mentions = (0..stream.len())
+        .filter(|&at| stream.text(at) == CANCELLED)
+        .peekable();
+    mentions.peek()?;
+    let is_declared = mentions.any(|at| at > 0 && stream.text(at - 1) == "fn");
+    (!is_declared).then(|| format!("\nfn {CANCELLED}() -> bool {{ return false; }}\n"))
 }
 
 /// The types of a program, with `text` behind them.

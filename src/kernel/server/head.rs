@@ -12,16 +12,43 @@ use crate::kernel::token::TokenStream;
 const TYPES: &str = "tombolo_server_types";
 const RESULT: &str = "tombolo_result";
 
+/// Who serves a call of a handler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum HandlerForm {
+    /// One invocation.
+    Alone,
+    /// All lanes of a work-group together; the first parameter is the number of the lane.
+    Together,
+    /// All lanes of a work-group serve so many calls at most, one each; the first parameters are the number of the lane and
+    /// the number of calls.
+    Batch(u32),
+}
+
 /// A function of a program that can be called from outside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HandlerDeclaration {
     pub signature: Signature,
-    /// All lanes of a work-group serve each call together; the first parameter is the number of the lane.
-    pub cooperative: bool,
+    pub form: HandlerForm,
     /// How the parameters lie in memory that callers give.
     pub parameters: Vec<TypeLayout>,
     /// How the result does.
     pub result: Option<TypeLayout>,
+}
+
+impl HandlerForm {
+    /// Whether all lanes of a work-group come to the handler.
+    pub fn is_cooperative(self) -> bool {
+        self != Self::Alone
+    }
+
+    /// What the parameters mean that callers do not give.
+    fn own_parameters(self) -> &'static [&'static str] {
+        match self {
+            Self::Alone => &[],
+            Self::Together => &["the number of the lane"],
+            Self::Batch(_) => &["the number of the lane", "the number of calls"],
+        }
+    }
 }
 
 impl HandlerDeclaration {
@@ -32,7 +59,7 @@ impl HandlerDeclaration {
 
     /// The parameters that callers give.
     pub fn given(&self) -> &[(String, String)] {
-        let first = usize::from(self.cooperative);
+        let first = self.form.own_parameters().len();
         (self.signature.parameters.get(first..)).unwrap_or_default()
     }
 
@@ -68,26 +95,37 @@ pub(crate) struct HandlerFault {
 /// The handlers of those names, as declared by `program`.
 pub(crate) fn declarations(
     program: &Program,
-    names: &[(String, bool)],
+    names: &[(String, HandlerForm)],
 ) -> Result<Vec<Arc<HandlerDeclaration>>, HandlerFault> {
     let stream = TokenStream::new(program.source());
     let mut found: Vec<Arc<HandlerDeclaration>> = Vec::new();
-    for (name, cooperative) in names {
+    for (name, form) in names {
         let fault = |why: String| HandlerFault {
             handler: name.clone(),
             why,
         };
         let mut declaration = declaration(program, &stream, name).map_err(fault)?;
-        if *cooperative {
-            let first = declaration.signature.parameters.first();
-            if first.is_none_or(|(_, ty)| ty != "u32") {
-                return Err(fault(
-                    "the first parameter of a handler for whole work-groups is the number of the lane, a `u32`".to_owned(),
-                ));
-            }
-            declaration.parameters.remove(0);
-            declaration.cooperative = true;
+        let own = form.own_parameters();
+        let parameters = &declaration.signature.parameters;
+        let are_numbers = parameters.iter().take(own.len()).all(|(_, ty)| ty == "u32");
+        if parameters.len() < own.len() || !are_numbers {
+            let (what, ty) = match own {
+                [one] => (
+                    format!("the first parameter of a handler for whole work-groups is {one}"),
+                    "a `u32`",
+                ),
+                _ => (
+                    format!(
+                        "the first parameters of a handler for batches are {}",
+                        own.join(" and ")
+                    ),
+                    "each a `u32`",
+                ),
+            };
+            return Err(fault(format!("{what}, {ty}")));
         }
+        declaration.parameters.drain(..own.len());
+        declaration.form = *form;
         let declaration = Arc::new(declaration);
         let known = found
             .iter()
@@ -149,7 +187,7 @@ pub(crate) fn declared_as(program: &Program, head: &str) -> Result<HandlerDeclar
     };
     Ok(HandlerDeclaration {
         signature,
-        cooperative: false,
+        form: HandlerForm::Alone,
         parameters: layouts,
         result,
     })

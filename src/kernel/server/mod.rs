@@ -4,8 +4,12 @@
 //! and [`text`] writes the kernel that takes calls out of ports and hands them to the handler (`shaders/server.wgsl`);
 //! [`slice`] the kernels that serve calls between launches (`shaders/server_slice.wgsl` and `server_ports.wgsl`), with
 //! [`packing`] for calls of a single function; [`remote_clients`] the part of the polling kernel for kernels of other
-//! devices.
+//! devices, [`groups`] for several work-groups, [`batches`] for handlers that serve many calls at once, [`urgent`] for
+//! calls that go before others, and [`withdrawal`] for
+//! calls that are taken back.
 
+mod batches;
+mod groups;
 mod head;
 pub(crate) mod packing;
 mod remote_clients;
@@ -13,8 +17,10 @@ mod slice;
 #[cfg(test)]
 mod tests;
 mod text;
+mod urgent;
+mod withdrawal;
 
-pub(crate) use head::{HandlerDeclaration, HandlerFault, declarations, declared_as};
+pub(crate) use head::{HandlerDeclaration, HandlerFault, HandlerForm, declarations, declared_as};
 pub(crate) use remote_clients::RemoteClientPlaces;
 pub(crate) use slice::{
     SLICE_ENTRY, SLICE_HEADER, SLICE_PREFIX, SliceShape, write_packed, write_ports, write_slice,
@@ -23,6 +29,10 @@ pub(crate) use text::{Places, ServerShape, write};
 
 /// The entry point of the kernel that is written.
 pub(crate) const ENTRY: &str = "tombolo_server_main";
+
+/// The function by which a handler asks whether its call is withdrawn. Programs that mention it without declaring it have it:
+/// elsewhere than in the polling kernel it is always false.
+pub(crate) const CANCELLED: &str = "call_cancelled";
 
 /// Statuses of servers on devices, beside those of `CallStatus`.
 pub(crate) const FAILED: u32 = 13;

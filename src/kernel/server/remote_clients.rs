@@ -39,7 +39,7 @@ pub(super) struct Parts {
     pub only: &'static str,
     pub scan: String,
     pub or: &'static str,
-    pub known: &'static str,
+    pub known: String,
 }
 
 /// The parts; `or_over` is what ends a scan early.
@@ -64,7 +64,9 @@ pub(super) fn remote_clients(shape: &ServerShape, or_over: &str) -> Parts {
     };
     let scan = match shape.together {
         Some(_) => Template::new(GROUP_KERNELS),
-        None => Template::new(KERNELS).set("lanes", shape.lanes),
+        None => Template::new(KERNELS)
+            .set("lanes", shape.lanes)
+            .set("first_remote", shape.first_remote(places, "lane")),
     };
     let scan = scan
         .set("or_over", or_over)
@@ -81,14 +83,20 @@ pub(super) fn remote_clients(shape: &ServerShape, or_over: &str) -> Parts {
         .fill();
     if shape.together.is_some() {
         return Parts {
-            first: format!("tombolo_server_known_posts = {first};"),
+            first: format!(
+                "tombolo_server_known_posts = {first};\ntombolo_server_remote = {};",
+                shape.first_remote(places, "0u")
+            ),
             look: format!("posts = {look};"),
             only: "",
             scan,
             or: "|| posts != tombolo_server_known_posts",
             // The host's ports are looked at after a ring of its bell, those of kernels at every turn.
-            known: "if !tombolo_server_leaving && bell == seen { tombolo_server_end = 0u; }\n\
-                    tombolo_server_remote = 0u;\ntombolo_server_known_posts = posts;",
+            known: format!(
+                "if !tombolo_server_leaving && bell == seen {{ tombolo_server_end = 0u; }}\n\
+                 tombolo_server_remote = {};\ntombolo_server_known_posts = posts;",
+                shape.first_remote(places, "0u")
+            ),
         };
     }
     Parts {
@@ -97,6 +105,6 @@ pub(super) fn remote_clients(shape: &ServerShape, or_over: &str) -> Parts {
         only: "if !hosts { end = 0u; }",
         scan,
         or: "|| posts != known_posts",
-        known: "hosts = leaving || bell != seen;\nknown_posts = posts;",
+        known: "hosts = leaving || bell != seen;\nknown_posts = posts;".to_owned(),
     }
 }

@@ -207,7 +207,11 @@ pub(crate) fn write_ports(
         answer: format!("atomicStore(&{out}[results], status);\natomicStore(&{reply}, {request});"),
     };
     // Unread before the end of the dispatch.
-    let ports = Ports { out, sealed: false };
+    let ports = Ports {
+        out,
+        sealed: false,
+        gathers: false,
+    };
     let own = write(handlers, shape, &way, &ports)?;
     let answers = match split {
         true => format!(

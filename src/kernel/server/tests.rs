@@ -10,12 +10,13 @@ const PROGRAM: &str = "
     struct Pair { a: vec3<f32>, b: i32, c: array<mat2x2<f32>, 2> }
     fn plain(x: f32, p: vec2<u32>) -> Pair { var pair: Pair; pair.b = i32(x); return pair; }
     fn nothing() {}
+    fn batch(lane: u32, calls: u32, pair: Pair) -> vec2<f32> { workgroupBarrier(); return pair.a.xy; }
     fn whole(lane: u32, pair: Pair) -> u32 { workgroupBarrier(); return lane; }
     fn huge(x: array<u32, 4>) -> array<vec4<i32>, 9> { return array<vec4<i32>, 9>(); }";
 
 fn places() -> Places {
     Places {
-        ports: 7,
+        ports: 8,
         stride: 48,
         locks: 16,
         requests: 32,
@@ -28,7 +29,8 @@ fn places() -> Places {
         lease: 803,
         most: 804,
         start: 805,
-        failed: 806,
+        left: 806,
+        arrived: 807,
         done: 816,
         beat: 848,
     }
@@ -49,31 +51,50 @@ fn remote_clients() -> RemoteClientPlaces {
     }
 }
 
+fn form(name: &str) -> HandlerForm {
+    match name {
+        "whole" => HandlerForm::Together,
+        "batch" => HandlerForm::Batch(8),
+        _ => HandlerForm::Alone,
+    }
+}
+
 #[test]
 fn every_form_validates() {
     let program = Program::new("server.wgsl", PROGRAM).unwrap();
     let mut forms = 0;
-    let kinds = [None, Some(8), Some(256)];
+    let kinds = [
+        (None, 3),
+        (Some(8), 4),
+        (Some(256), 4),
+        (Some(8), 5),
+        (Some(256), 5),
+    ];
     let all = kinds.map(|kind| [(kind, None), (kind, Some(remote_clients()))]);
-    for (together, remote_clients) in all.into_iter().flatten() {
-        for (lanes, split, has_loop_budget, apart) in [
-            (1, false, true, false),
-            (1, false, false, false),
-            (32, true, false, false),
-            (4, false, false, true),
+    for ((together, count), remote_clients) in all.into_iter().flatten() {
+        for (lanes, split, has_loop_budget, groups, urgent) in [
+            (1, false, true, 1, 0),
+            (1, false, false, 1, 0),
+            (32, true, false, 1, 3),
+            (1, false, false, 4, 4),
+            (32, true, false, 2, 0),
+            (1, false, true, 2, 2),
+            (1, false, true, 1, 2),
         ] {
-            let names = ["plain", "nothing", "huge", "whole"];
-            let names = names.map(|name| (name.to_owned(), name == "whole"));
-            let count = if together.is_some() { 4 } else { 3 };
+            let names = ["plain", "nothing", "huge", "whole", "batch"];
+            let names = names.map(|name| (name.to_owned(), form(name)));
             let handlers = declarations(&program, &names[..count]).unwrap();
             let shape = ServerShape {
                 lanes,
-                apart: apart && together.is_none(),
+                urgent,
+                batches: count == 5,
+                groups,
                 together,
                 split,
                 has_loop_budget,
                 rotates: has_loop_budget,
                 fails: false,
+                asks: true,
                 calls: false,
                 turns: 1000,
                 group: program.free_group(),
@@ -89,7 +110,7 @@ fn every_form_validates() {
             forms += 1;
         }
     }
-    assert_eq!(forms, 24);
+    assert_eq!(forms, 70);
 }
 
 #[test]
@@ -108,7 +129,7 @@ fn every_type_is_taken_and_given_by_name_and_by_alias() {
         let source = format!("{declarations}{functions}");
         let program = Program::new("server.wgsl", source.as_str()).unwrap();
         let names: Vec<_> = (0..types.len())
-            .map(|index| (format!("f{index}"), false))
+            .map(|index| (format!("f{index}"), HandlerForm::Alone))
             .collect();
         let handlers = super::declarations(&program, &names)
             .unwrap_or_else(|fault| panic!("{source}{fault:?}"));
@@ -119,12 +140,15 @@ fn every_type_is_taken_and_given_by_name_and_by_alias() {
         }
         let shape = ServerShape {
             lanes: 1,
-            apart: false,
+            urgent: 0,
+            batches: false,
+            groups: 1,
             together: None,
             split: false,
             has_loop_budget: false,
             rotates: false,
             fails: false,
+            asks: false,
             calls: false,
             turns: 1000,
             group: program.free_group(),
@@ -147,10 +171,10 @@ fn every_type_is_taken_and_given_by_name_and_by_alias() {
 #[test]
 fn every_form_of_slices_validates() {
     let program = Program::new("server.wgsl", PROGRAM).unwrap();
-    let names = ["plain", "nothing", "huge", "whole"];
+    let names = ["plain", "nothing", "huge", "whole", "batch"];
     for together in [None, Some(8), Some(64)] {
-        let names = names.map(|name| (name.to_owned(), name == "whole"));
-        let count = if together.is_some() { 4 } else { 3 };
+        let names = names.map(|name| (name.to_owned(), form(name)));
+        let count = if together.is_some() { 5 } else { 3 };
         let handlers = declarations(&program, &names[..count]).unwrap();
         let shape = SliceShape {
             given: 0,
@@ -188,15 +212,22 @@ fn what_cannot_be_called_is_told() {
     assert!(program.is_err());
     let program = Program::new("server.wgsl", "fn f(x: bool) {} fn i(x: f32) {}").unwrap();
     let fault = |name: &str, together: bool| {
-        let handlers = declarations(&program, &[(name.to_owned(), together)]);
+        let form = match together {
+            true => HandlerForm::Together,
+            false => HandlerForm::Alone,
+        };
+        let handlers = declarations(&program, &[(name.to_owned(), form)]);
         let shape = ServerShape {
             lanes: 1,
-            apart: false,
+            urgent: 0,
+            batches: false,
+            groups: 1,
             together: together.then_some(64),
             split: false,
             has_loop_budget: false,
             rotates: false,
             fails: false,
+            asks: false,
             calls: false,
             turns: 1,
             group: 0,

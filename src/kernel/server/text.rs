@@ -3,9 +3,12 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use super::batches::{BATCH, batches, with_batches};
+use super::groups::with_groups;
 use super::remote_clients::{RemoteClientPlaces, remote_clients};
-use super::{FAILED, HandlerDeclaration, HandlerFault, TOO_LONG};
-use crate::device::CallStatus;
+use super::urgent::with_urgent;
+use super::withdrawal::{cancellation, withdrawal};
+use super::{FAILED, HandlerDeclaration, HandlerFault, HandlerForm, TOO_LONG};
 use crate::kernel::calls::wgsl::{Leaf, leaves, spelled};
 use crate::kernel::template::Template;
 
@@ -13,6 +16,7 @@ const COMMON: &str = include_str!("../../../shaders/server.wgsl");
 const SEAL: &str = include_str!("../../../shaders/server_seal.wgsl");
 const WAIT: &str = include_str!("../../../shaders/server_wait.wgsl");
 const LANE: &str = include_str!("../../../shaders/server_lane.wgsl");
+const GROUPS: &str = include_str!("../../../shaders/server_groups.wgsl");
 const GROUP: &str = include_str!("../../../shaders/server_group.wgsl");
 
 /// Where things lie in the words of a server, as the kernel is to know them.
@@ -31,30 +35,27 @@ pub(crate) struct Places {
     pub lease: usize,
     pub most: usize,
     pub start: usize,
-    /// The lease in which a call has failed last, for lanes that are work-groups.
-    pub failed: usize,
+    /// The last lease that a work-group has left, of several: the others follow.
+    pub left: usize,
+    /// Work-groups that have begun in the lease, of several.
+    pub arrived: usize,
     pub done: usize,
     pub beat: usize,
 }
 
-/// The head of the kernel whose lanes are invocations of one work-group.
-const TOGETHER: &str = "@compute @workgroup_size($lanes$)
-fn tombolo_server_main(@builtin(local_invocation_index) lane: u32) {";
-
-/// The head of the kernel whose lanes are work-groups.
-const APART: &str = "@compute @workgroup_size(1)
-fn tombolo_server_main(@builtin(workgroup_id) group: vec3<u32>) {
-    let lane = group.x;";
-
 /// How the kernel is built.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ServerShape {
-    /// Invocations, each of which serves calls of its own ports.
+    /// Work-groups, each with ports of its own: as many of all.
+    pub groups: usize,
+    /// Invocations of each, which serve calls of its ports by themselves.
     pub lanes: usize,
-    /// Each lane is a work-group: where invocations of one take turns, none would be served but the first one's calls.
-    pub apart: bool,
     /// Invocations that serve each call together instead, if any do.
     pub together: Option<u32>,
+    /// The first ports are those of urgent calls, as many of each work-group.
+    pub urgent: usize,
+    /// Some handlers serve batches of calls.
+    pub batches: bool,
     /// The kernel's writes for the host have separate memory.
     pub split: bool,
     /// Turns of loops are rationed: looks at the bell follow each other within one turn.
@@ -64,6 +65,8 @@ pub(crate) struct ServerShape {
     pub rotates: bool,
     /// The program may give up (`assert`, `panic`).
     pub fails: bool,
+    /// The program asks whether calls are withdrawn.
+    pub asks: bool,
     /// The program calls functions of the host, and its turns of waiting count.
     pub calls: bool,
     /// Turns of loops that a call may take.
@@ -86,6 +89,15 @@ impl ServerShape {
         }
     }
 
+    /// The first port of remote clients that an invocation looks at: those of all work-groups but one look at none.
+    pub(super) fn first_remote(&self, places: &RemoteClientPlaces, first: &str) -> String {
+        let none = places.areas * places.ports;
+        match self.groups {
+            1 => first.to_owned(),
+            _ => format!("select({none}u, {first}, tombolo_server_group == 0u)"),
+        }
+    }
+
     /// Whether lanes that serve calls by themselves end their lease together.
     fn has_peers(&self) -> bool {
         self.together.is_none() && self.lanes > 1
@@ -94,15 +106,15 @@ impl ServerShape {
     /// How these lanes do so, when a call has failed in one: the word for it, the statement of the lane that failed, and
     /// the condition of the others.
     fn shared_failure(&self) -> [&'static str; 3] {
-        match (self.has_peers(), self.apart) {
-            (false, _) => [""; 3],
+        match (self.groups > 1, self.has_peers()) {
+            (false, false) => [""; 3],
             // Work-groups share the frame alone.
-            (true, true) => [
+            (true, _) => [
                 "",
-                "atomicStore(&tombolo_server[$failed_lease$u], atomicLoad(&tombolo_server[$lease$u]));",
-                "|| atomicLoad(&tombolo_server[$failed_lease$u]) == lease",
+                "atomicStore(&tombolo_server[$left$u], tombolo_server_lease);",
+                "|| atomicLoad(&tombolo_server[$left$u]) == tombolo_server_lease",
             ],
-            (true, false) => [
+            (false, true) => [
                 "var<workgroup> tombolo_server_failed: atomic<u32>;",
                 "atomicStore(&tombolo_server_failed, 1u);",
                 "|| atomicLoad(&tombolo_server_failed) != 0u",
@@ -120,6 +132,7 @@ pub(crate) fn write(
     let ports = Ports {
         out: shape.out(),
         sealed: shape.split,
+        gathers: true,
     };
     let cases = cases(handlers, &ports, shape.together.is_some())?;
     let words = most_words(handlers);
@@ -133,8 +146,14 @@ pub(crate) fn write(
         None => LANE,
     };
     let (seal, head) = seal(shape);
-    let [begun, withdrawn] = withdrawal(handlers, shape);
-    let template = Template::new(format!("{COMMON}{seal}{own}"))
+    let [take, begun, withdrawn] = withdrawal(handlers, shape);
+    let [withdrawal, at_withdrawal, asks] = cancellation(handlers, shape);
+    let groups = if shape.groups > 1 { GROUPS } else { "" };
+    let batch = match batches(handlers).next() {
+        Some(_) => BATCH,
+        None => "",
+    };
+    let template = Template::new(format!("{COMMON}{seal}{groups}{batch}{own}"))
         .set("binding", format!("@group({}) @binding(0)", shape.group))
         .set("posts", posts(shape))
         .set("out", shape.out())
@@ -148,7 +167,10 @@ pub(crate) fn write(
         .set("too_long", TOO_LONG)
         .offer("failed", FAILED)
         .set("first_posts", clients.first)
+        .set("take", take)
         .set("opcode", begun)
+        .set("withdrawal", format!("{withdrawal}\n{asks}"))
+        .set("at_withdrawal", at_withdrawal)
         .set("withdrawn", withdrawn)
         .set("kernels", clients.scan)
         .set("or_posts", clients.or)
@@ -157,12 +179,13 @@ pub(crate) fn write(
         Some(lanes) => (template.set("group_lanes", lanes))
             .set("most_words", words)
             .set("call_words", words + 5),
-        None => (template.set("lanes", shape.lanes))
-            .set("entry", if shape.apart { APART } else { TOGETHER })
-            .set("only_kernels", clients.only),
+        None => (template.set("lanes", shape.lanes)).set("only_kernels", clients.only),
     };
     let template = with_faults(template, shape);
     let template = with_first_port(template, places, shape);
+    let template = with_groups(template, places, shape);
+    let template = with_urgent(template, shape);
+    let template = with_batches(template, handlers, places, shape);
     Ok(with_places(template, places).fill())
 }
 
@@ -203,31 +226,11 @@ fn seal(shape: &ServerShape) -> (&'static str, String) {
     let reply = match (shape.split, shape.together) {
         (false, _) => return ("", "atomicStore(&$out$[results], status);".to_owned()),
         (true, None) => "reply, request",
+        (true, Some(_)) if shape.batches => "reply, request",
         (true, Some(_)) => "tombolo_server_reply, call[2]",
     };
     let head = format!("tombolo_server_seal(results, status, {reply});");
     (SEAL, head)
-}
-
-/// How a call is begun that its caller may have withdrawn, and the status of one that was: only kernels of other devices
-/// withdraw calls. The note that the call is begun and the look for the withdrawal are exchanges, as the caller's are
-/// (`tombolo_call_withdraw` in `shaders/rpc.wgsl`).
-fn withdrawal(handlers: &[Arc<HandlerDeclaration>], shape: &ServerShape) -> [String; 2] {
-    if shape.remote_clients.is_none() {
-        return ["let opcode = posted;".to_owned(), String::new()];
-    }
-    let is_free = |code: &u32| handlers.iter().all(|handler| handler.opcode() != *code);
-    let none = (0..=u32::MAX).find(is_free).unwrap_or(0);
-    let begun = format!(
-        "atomicExchange(&tombolo_server[results + 2u], request);
-    tombolo_server_fence();
-    let opcode = select({none}u, posted, atomicOr(&tombolo_server[arguments + 3u], 0u) != 1u);"
-    );
-    let busy = CallStatus::Busy.code();
-    [
-        begun,
-        format!("if opcode == {none}u {{ status = {busy}u; }}"),
-    ]
 }
 
 /// A look at the bell.
@@ -273,7 +276,7 @@ fn with_faults(template: Template, shape: &ServerShape) -> Template {
         .set("begin", begin)
         .set("or_failed", or_failed);
     match shape.together {
-        Some(_) => template,
+        Some(_) => template.set("notes_failed", notes_failed),
         None => template.set("failed_word", word),
     }
 }
@@ -282,23 +285,38 @@ fn with_faults(template: Template, shape: &ServerShape) -> Template {
 /// are.
 fn with_first_port(template: Template, places: &Places, shape: &ServerShape) -> Template {
     let rotates = shape.rotates && shape.lanes == 1;
-    let count = places.ports;
-    let granted = format!("atomicLoad(&tombolo_server[{}u]) % {count}u", places.start);
+    let (groups, count) = (shape.groups, places.ports / shape.groups);
+    // Urgent calls are looked for first in every lease.
+    let urgent = shape.urgent / groups;
+    let ordinary = count - urgent;
+    let first = format!("atomicLoad(&tombolo_server[{}u])", places.start);
+    let granted = match groups {
+        1 if urgent == 0 => format!("{first} % {count}u"),
+        _ => format!("(max({first} / {groups}u, {urgent}u) - {urgent}u) % {ordinary}u"),
+    };
+    let at = |offset: &str| match (groups, offset) {
+        (1, "0u") => "let at = port;".to_owned(),
+        (1, _) if urgent == 0 => {
+            format!("var at = port + {offset}; at -= select(0u, {count}u, at >= {count}u);")
+        }
+        (1, _) => format!(
+            "var at = port; if at >= {urgent}u {{ at += {offset}; at -= select(0u, {ordinary}u, at >= {count}u); }}"
+        ),
+        _ => format!("let at = tombolo_server_place(port, {offset});"),
+    };
     let (start, offset, at) = match (rotates, shape.together) {
-        (false, _) => (String::new(), "", "let at = port;".to_owned()),
+        (false, _) => (String::new(), "", at("0u")),
         (true, None) => (
             format!("let start = {granted};"),
             "let offset = select(start, 0u, single);",
-            format!("var at = port + offset; at -= select(0u, {count}u, at >= {count}u);"),
+            at("offset"),
         ),
         (true, Some(_)) => (
             format!(
                 "tombolo_server_start = {granted}; tombolo_server_offset = tombolo_server_start;"
             ),
             "",
-            format!(
-                "var at = port + tombolo_server_offset; at -= select(0u, {count}u, at >= {count}u);"
-            ),
+            at("tombolo_server_offset"),
         ),
     };
     let template = template.set("start", start).set("at", at);
@@ -311,7 +329,6 @@ fn with_first_port(template: Template, places: &Places, shape: &ServerShape) -> 
 /// Where everything lies.
 fn with_places(template: Template, places: &Places) -> Template {
     [
-        ("ports", places.ports),
         ("stride", places.stride),
         ("locks", places.locks),
         ("requests", places.requests),
@@ -330,7 +347,8 @@ fn with_places(template: Template, places: &Places) -> Template {
     .fold(template, |template, (name, number)| {
         template.set(name, number)
     })
-    .offer("failed_lease", places.failed)
+    .offer("ports", places.ports)
+    .offer("left", places.left)
 }
 
 /// A kernel's way to the words of a call: arguments and results.
@@ -339,6 +357,10 @@ pub(super) trait Access {
     fn load(&self, word: usize) -> String;
     /// The statement that writes a word of the result.
     fn store(&self, word: usize, value: &str) -> String;
+    /// Whether calls of handlers for batches are gathered; else each is a batch of its own.
+    fn gathers(&self) -> bool {
+        false
+    }
     /// Whether words of results that hold nothing are written, too.
     fn pads(&self) -> bool {
         false
@@ -351,6 +373,8 @@ pub(super) struct Ports<'n> {
     pub out: &'n str,
     /// The words are sealed, and so is their padding.
     pub sealed: bool,
+    /// Calls are gathered in batches, for handlers that serve those.
+    pub gathers: bool,
 }
 
 impl Access for Ports<'_> {
@@ -369,6 +393,10 @@ impl Access for Ports<'_> {
     fn pads(&self) -> bool {
         self.sealed
     }
+
+    fn gathers(&self) -> bool {
+        self.gathers
+    }
 }
 
 /// The branch of a handler: the arguments out of the port, the call, and the result into the port. `together`: all
@@ -381,8 +409,14 @@ fn case(
     let signature = &handler.signature;
     let (mut loads, mut names) = (String::new(), Vec::new());
     let mut word = 0;
-    if handler.cooperative {
-        names.push("lane".to_owned());
+    let gathers = access.gathers() && matches!(handler.form, HandlerForm::Batch(_));
+    match handler.form {
+        HandlerForm::Alone => {}
+        HandlerForm::Together => names.push("lane".to_owned()),
+        // A call that is not gathered is a batch of its own.
+        HandlerForm::Batch(_) => {
+            names.extend(["lane", if gathers { "calls" } else { "1u" }].map(str::to_owned));
+        }
     }
     let types = handler.given().iter().map(|(_, ty)| ty);
     for (index, (ty, layout)) in types.zip(&handler.parameters).enumerate() {
@@ -392,7 +426,7 @@ fn case(
         leaves(layout, &name, 0, &mut words)?;
         for leaf in &words {
             let Leaf { path, word: at, .. } = leaf;
-            let load = match together {
+            let load = match together && !gathers {
                 true => format!("call[{}]", word + at + 5),
                 false => access.load(word + at),
             };
@@ -423,7 +457,8 @@ fn case(
         Some(_) => format!("let tombolo_r = {call};"),
         None => format!("{call};"),
     };
-    let body = match (together, handler.cooperative) {
+    let body = match (together, handler.form.is_cooperative()) {
+        (true, true) if gathers => format!("{loads}{call}\nif lane < calls {{\n{stores}}}\n"),
         (true, true) => format!("{loads}{call}\nif lane == 0u {{\n{stores}}}\n"),
         (true, false) => format!("if lane == 0u {{\n{loads}{call}\n{stores}}}\n"),
         (false, _) => format!("{loads}{call}\n{stores}"),

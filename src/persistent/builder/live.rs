@@ -59,6 +59,7 @@ impl PersistentKernelBuilder {
             plan.turns,
         );
         core.heap = heap;
+        core.urgent = plan.urgent;
         let core = Arc::new(core);
         let resident: Arc<dyn Resident> = Arc::clone(&core) as _;
         (self.device.shared.residents).add(Arc::downgrade(&resident));
@@ -72,6 +73,7 @@ impl PersistentKernelBuilder {
             missed: Missed::NONE,
             hidden: Missed::NONE,
             called: crate::clock::Instant::now(),
+            left: None,
         };
         let callers = Callers::new(&core, recipe);
         let thread = spawn(Runner::Live(Box::new(relay)))?;
@@ -87,7 +89,7 @@ impl PersistentKernelBuilder {
     fn frame(&self, plan: &Plan) -> Result<Frame, ServerError> {
         let device = &self.device.shared;
         if self.callers > 0 && can_share(&device.capabilities).is_ok() {
-            let shared = Frame::with_callers(device, plan.layout, plan.lanes, self.callers);
+            let shared = Frame::with_callers(device, plan.layout, plan.servers(), self.callers);
             match shared {
                 Ok(frame) => return Ok(frame),
                 Err(error) => log::warn!(
@@ -96,25 +98,28 @@ impl PersistentKernelBuilder {
                 ),
             }
         }
-        Ok(Frame::new(device, plan.layout, plan.lanes)?)
+        Ok(Frame::new(device, plan.layout, plan.servers())?)
     }
 
     fn polling_kernel(&self, plan: &Plan, frame: &Frame) -> Result<Kernel, ServerError> {
         let capabilities = self.device.capabilities();
         let shape = ServerShape {
             turns: plan.turns,
+            groups: plan.groups,
             lanes: plan.lanes,
-            apart: plan.apart,
+            urgent: plan.urgent,
+            batches: plan.has_batches(),
             together: plan.together,
             split: capabilities.splits_ports(),
             has_loop_budget: capabilities.is_lavapipe(),
             rotates: plan.budget.is_some(),
             fails: self.program.may_fail(),
+            asks: self.program.asks_cancelled(),
             calls: plan.calls,
             group: self.program.free_group(),
             remote_clients: frame.block().map(Block::places),
         };
-        let places = places(plan.layout, plan.lanes);
+        let places = places(plan.layout, plan.servers());
         let text = server::write(&plan.handlers, &places, &shape).map_err(fault)?;
         #[cfg(test)]
         let text = match self.spoil {
@@ -151,7 +156,7 @@ impl PersistentKernelBuilder {
              the host writes into the shared heap",
             self.device.name()
         );
-        self.start_sliced(plan.handlers, plan.layout, recipe)
+        self.start_sliced(plan, recipe)
     }
 
     /// The launch of a lease, with the server's words and arguments.
@@ -163,8 +168,8 @@ impl PersistentKernelBuilder {
     ) -> Result<Launch, ServerError> {
         let device = &self.device.shared;
         // The relay tries again automatically, and calls meanwhile name the holder of the heap.
-        let groups = if plan.apart { plan.lanes as u32 } else { 1 };
-        let mut launch = (kernel.launch().workgroups(groups)).host_access(HostAccessPolicy::Refuse);
+        let mut launch =
+            (kernel.launch().workgroups(plan.groups as u32)).host_access(HostAccessPolicy::Refuse);
         let names = ["tombolo_server", "tombolo_answers"];
         for (name, raw) in names.into_iter().zip(frame.buffers()) {
             if let Some(raw) = raw {

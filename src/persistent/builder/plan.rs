@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{PersistentKernelBuilder, fault};
 use crate::device::LoopGuardPolicy;
-use crate::kernel::server::{self, HandlerDeclaration};
+use crate::kernel::server::{self, HandlerDeclaration, HandlerForm};
 use crate::persistent::error::ServerError;
 use crate::rpc::port::layout::{MAX_PAYLOAD, PortLayout};
 
@@ -16,6 +16,8 @@ pub(in crate::persistent) const MAX_PORTS: usize = 1 << 15;
 const MAX_CALLERS: usize = 16;
 /// The most lanes that serve calls by themselves.
 const MAX_LANES: usize = 64;
+/// The most work-groups of a server: more than cards have multiprocessors that a server should take.
+const MAX_GROUPS: usize = 64;
 /// Turns of loops per call by default on adapters without a budget: a second on a software adapter, and so less than
 /// the time after which a lease serving no calls counts as stuck.
 const TURNS: u32 = 1 << 25;
@@ -34,10 +36,12 @@ pub(super) struct Plan {
     pub budget: Option<u32>,
     /// Invocations that serve each call together, if any do.
     pub together: Option<u32>,
-    /// Invocations that serve calls by themselves.
+    /// The first ports, which are those of urgent calls.
+    pub urgent: usize,
+    /// Invocations of a work-group that serve calls by themselves.
     pub lanes: usize,
-    /// Each of them is a work-group.
-    pub apart: bool,
+    /// Work-groups, each with so many.
+    pub groups: usize,
     /// Turns after which a lease ends.
     pub most: u32,
     /// Turns that a call may take.
@@ -49,9 +53,10 @@ pub(super) struct Plan {
 impl Plan {
     pub fn of(builder: &PersistentKernelBuilder) -> Result<Self, ServerError> {
         let (ports, callers) = (builder.ports, builder.callers);
-        if ports == 0 || ports > MAX_PORTS {
+        let all_ports = ports.saturating_add(builder.urgent);
+        if ports == 0 || all_ports > MAX_PORTS {
             return Err(ServerError::Ports {
-                ports,
+                ports: all_ports,
                 limit: MAX_PORTS,
             });
         }
@@ -65,14 +70,24 @@ impl Plan {
             return Err(ServerError::NoHandlers);
         }
         let handlers = server::declarations(&builder.program, &builder.handlers).map_err(fault)?;
-        let layout = PortLayout::new(ports, payload(&handlers)?);
         let budget = builder.budget();
-        let is_cooperative = handlers.iter().any(|handler| handler.cooperative);
+        let is_cooperative = (handlers.iter()).any(|handler| handler.form.is_cooperative());
         let together = match is_cooperative {
             true => Some(builder.checked_group()?),
             false => None,
         };
+        check_batches(&handlers, together)?;
         let lanes = builder.checked_lanes(together, budget)?;
+        // Where the invocations of a work-group take turns none would be served but the first one's calls.
+        let apart = together.is_none() && builder.device.capabilities().invocations_take_turns();
+        let (groups, lanes) = match apart {
+            true => (builder.checked_groups()? * lanes, 1),
+            false => (builder.checked_groups()?, lanes),
+        };
+        // As many ports for each work-group.
+        let urgent = builder.urgent.next_multiple_of(groups);
+        let ports = urgent + ports.next_multiple_of(groups);
+        let layout = PortLayout::new(ports, payload(&handlers)?);
         let calls = builder.program.calls_host();
         let (most, turns) = share(budget, builder.turns, calls);
         Ok(Self {
@@ -81,11 +96,23 @@ impl Plan {
             budget,
             together,
             lanes,
-            apart: together.is_none() && builder.device.capabilities().invocations_take_turns(),
+            groups,
+            urgent,
             most,
             turns,
             calls,
         })
+    }
+
+    /// Whether some handlers serve batches of calls.
+    pub fn has_batches(&self) -> bool {
+        let mut handlers = self.handlers.iter();
+        handlers.any(|handler| matches!(handler.form, HandlerForm::Batch(_)))
+    }
+
+    /// All invocations that end a lease: of a work-group that serves calls together one does for all.
+    pub fn servers(&self) -> usize {
+        self.groups * self.lanes
     }
 
     /// Turns after which a lease ends when no call takes any: all of the ration.
@@ -110,6 +137,22 @@ fn payload(handlers: &[Arc<HandlerDeclaration>]) -> Result<usize, ServerError> {
         payload = payload.max(words);
     }
     Ok(payload)
+}
+
+/// Each invocation of a work-group answers one call of a batch.
+fn check_batches(
+    handlers: &[Arc<HandlerDeclaration>],
+    together: Option<u32>,
+) -> Result<(), ServerError> {
+    let limit = together.unwrap_or(0);
+    let is_wrong = |handler: &&Arc<HandlerDeclaration>| matches!(handler.form, HandlerForm::Batch(calls) if !(1..=limit).contains(&calls));
+    match handlers.iter().find(is_wrong) {
+        None => Ok(()),
+        Some(handler) => Err(ServerError::Batch {
+            handler: handler.signature.name.clone(),
+            limit,
+        }),
+    }
 }
 
 /// After how many turns a lease ends, and how many a call may take.
@@ -140,6 +183,16 @@ impl PersistentKernelBuilder {
             LoopGuardPolicy::WhereNeeded | LoopGuardPolicy::Off => (capabilities
                 .needs_loop_guard())
             .then(|| capabilities.loop_budget().unwrap_or(LEAST_BUDGET)),
+        }
+    }
+
+    fn checked_groups(&self) -> Result<usize, ServerError> {
+        match (1..=MAX_GROUPS).contains(&self.groups) {
+            true => Ok(self.groups),
+            false => Err(ServerError::WorkGroups {
+                groups: self.groups,
+                limit: MAX_GROUPS,
+            }),
         }
     }
 

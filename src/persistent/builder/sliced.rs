@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, Mutex};
 
+use super::plan::Plan;
 use super::{PersistentKernelBuilder, fault};
 use crate::device::{HostAccessPolicy, unique_id};
 use crate::kernel::server::packing::Packing;
-use crate::kernel::server::{HandlerDeclaration, SLICE_ENTRY, SLICE_HEADER, write_slice};
+use crate::kernel::server::{SLICE_ENTRY, SLICE_HEADER, write_slice};
 use crate::persistent::arguments::Serves;
 use crate::persistent::callers::{Callers, Recipe};
 use crate::persistent::core::Core;
@@ -17,7 +18,6 @@ use crate::persistent::frame::places;
 use crate::persistent::packed::Packer;
 use crate::persistent::sliced::{Answering, Slices, Slot};
 use crate::persistent::{PersistentKernel, Runner, State, spawn};
-use crate::rpc::port::layout::PortLayout;
 
 /// Slices on their way at once: a running one, and a gathered one.
 const SLOTS: usize = 2;
@@ -25,10 +25,15 @@ const SLOTS: usize = 2;
 impl PersistentKernelBuilder {
     pub(super) fn start_sliced(
         self,
-        handlers: Vec<Arc<HandlerDeclaration>>,
-        layout: PortLayout,
+        plan: Plan,
         recipe: Recipe,
     ) -> Result<PersistentKernel, ServerError> {
+        let Plan {
+            handlers,
+            layout,
+            urgent,
+            ..
+        } = plan;
         let device = &self.device;
         let shape = recipe.shape.fit(&handlers);
         let text = write_slice(&handlers, &shape).map_err(fault)?;
@@ -72,6 +77,7 @@ impl PersistentKernelBuilder {
             self.policy,
             shape.turns,
         );
+        core.urgent = urgent;
         core.packer = Some(packer);
         core.slices = Some(Mutex::new(Slices::new(shape, slots)));
         if (kernel.shared.compiled.heap).is_some_and(|heap| heap.follows) {

@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 
 use crate::persistent::settle::Calls;
 use crate::rpc::port::layout::{PREFIX, PortLayout, SEAL};
-use crate::rpc::port::model::{self, HEAD, MAILBOX, Memory, PAYLOAD};
+use crate::rpc::port::model::{self, HEAD, MAILBOX, Memory, NOTE, PAYLOAD};
 use crate::rpc::port::protocol::Side;
 use crate::rpc::port::seal::{mixed, mixed_all};
 use crate::rpc::port::words::{ClientWords, Words};
@@ -35,6 +35,8 @@ pub(super) struct Kind {
     pub layout: PortLayout,
     pub sealed: bool,
     pub pace: Pace,
+    /// Callers take calls back.
+    pub cancels: bool,
 }
 
 /// The words of a server as seen by its host's code.
@@ -95,6 +97,9 @@ impl StepWords<'_> {
                 at if at == layout.request(port) => return word(Side::Client, MAILBOX),
                 at if at == layout.reply(port) => return word(Side::Server, MAILBOX),
                 at if at == arguments + PREFIX => return word(Side::Client, PAYLOAD),
+                at if at == arguments + SEAL && self.0.kind.cancels => {
+                    return word(Side::Client, NOTE);
+                }
                 at if at == results => return word(Side::Server, HEAD),
                 at if at == results + SEAL => return word(Side::Server, model::SEAL),
                 at if at == results + PREFIX => return word(Side::Server, PAYLOAD),
@@ -144,12 +149,19 @@ impl Words for StepWords<'_> {
 
     fn store(&self, index: usize, value: u32) {
         let place = self.place(index);
-        let notice = matches!(place, Place::Lock(_) | Place::Word(_, _, MAILBOX));
+        let is_withdrawal = matches!(place, Place::Word(_, _, NOTE)) && value != 0;
+        let notice = matches!(place, Place::Lock(_) | Place::Word(_, _, MAILBOX)) || is_withdrawal;
         self.access(notice, 0, |shared| {
             match place {
                 Place::Lock(port) => shared.memory.ports[port].client_lock = value != 0,
                 // Arguments stay unread before their mailbox.
                 Place::Word(side, port, PAYLOAD) => shared.memory.write(side, port, PAYLOAD, value),
+                // With the arguments; no change needs to arrive.
+                Place::Word(Side::Client, port, NOTE) if value == 0 => {
+                    if shared.memory.ports[port].client[NOTE] != 0 {
+                        shared.memory.write(Side::Client, port, NOTE, 0);
+                    }
+                }
                 // `Frame::store`.
                 Place::Word(side, port, word) => shared.write_fenced(side, port, word, value),
                 Place::None => {}

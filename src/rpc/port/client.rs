@@ -1,6 +1,9 @@
 //! The calling side for threads of the host: the loopback through which services are tested and measured without a
 //! device. Kernels do the same in `shaders/rpc.wgsl`.
 
+use std::ops::Range;
+use std::sync::atomic::{Ordering, fence};
+
 use super::layout::{CLOSED, PREFIX, PortLayout, SEAL};
 use super::protocol::{CallStatus, Side, next};
 use super::seal::{mixed, mixed_all};
@@ -18,17 +21,30 @@ pub(crate) struct Posted {
 pub(crate) struct Client<W> {
     words: W,
     layout: PortLayout,
-    /// Where the search for a free port begins: the port used last.
+    /// The ports that it may use, and where the search for a free one begins: the port used last.
+    ports: Range<usize>,
     last: usize,
 }
 
 impl<W: ClientWords> Client<W> {
     /// `start` spreads clients over the ports.
     pub fn new(words: W, layout: PortLayout, start: usize) -> Self {
+        Self::within(words, layout, 0..layout.ports, start)
+    }
+
+    /// The same, of these ports alone.
+    pub fn within(words: W, layout: PortLayout, ports: Range<usize>, start: usize) -> Self {
+        let count = ports.len().max(1);
+        // Whoever used one of them last begins there.
+        let last = match ports.contains(&start) {
+            true => start,
+            false => ports.start + start % count,
+        };
         Self {
             words,
             layout,
-            last: start % layout.ports,
+            ports,
+            last,
         }
     }
 
@@ -36,8 +52,9 @@ impl<W: ClientWords> Client<W> {
     ///
     /// `arguments` is no longer than the payload of a port.
     pub fn try_post(&mut self, opcode: u32, arguments: &[u32]) -> Option<Posted> {
-        for step in 0..self.layout.ports {
-            let port = (self.last + step) % self.layout.ports;
+        for step in 0..self.ports.len() {
+            let place = (self.last - self.ports.start + step) % self.ports.len();
+            let port = self.ports.start + place;
             let (words, layout) = (&self.words, self.layout);
             if words.swap(layout.lock(port), 1) != 0 {
                 continue;
@@ -50,7 +67,8 @@ impl<W: ClientWords> Client<W> {
                 continue;
             };
             let at = layout.arguments(port);
-            words.store_all(at, &[opcode, arguments.len() as u32]);
+            // No ticket, and no withdrawal: of the call before there may have been one.
+            words.store_all(at, &[opcode, arguments.len() as u32, 0, 0]);
             let length = arguments.len().min(layout.payload);
             words.store_all(at + PREFIX, &arguments[..length]);
             words.store(layout.request(port), request);
@@ -111,6 +129,15 @@ impl<W: ClientWords> Client<W> {
     /// Leaves a call alone: the answer will not be asked for, and the port is free once the call is served.
     pub fn leave(&self, posted: Posted) {
         self.words.store(self.layout.lock(posted.port), 0);
+    }
+
+    /// Takes a call back: a server that has not begun it answers that, and runs nothing; one that runs it may look. The
+    /// caller looks whether the call was begun behind this, before the call is left.
+    pub fn withdraw(&self, posted: Posted) {
+        self.words
+            .store(self.layout.arguments(posted.port) + SEAL, 1);
+        // Either the server sees the note, or the caller sees that the call is begun.
+        fence(Ordering::SeqCst);
     }
 
     /// Whether the services have been stopped.

@@ -14,7 +14,8 @@
 //! copy where the two sides share no memory. Lengths are in words; `ticket` is that of a begun call, or 0, and the
 //! clients' own; `seal` is the sum of the packet where words may arrive in any order ([`super::seal`]). Where clients may
 //! withdraw calls, the seal of the arguments is 1 instead once the call is withdrawn, and `begun` is the request that the
-//! server has begun last ([`super::protocol`]); elsewhere nobody reads these words.
+//! server has begun last ([`super::protocol`]); elsewhere nobody reads these words. Threads of the host, whose posts are
+//! never sealed, may withdraw calls everywhere; servers on devices note what they have begun where the locks would lie.
 //!
 //! The seed's cost for N ports of M bytes a direction is `N * (2 * M + 2 mailboxes)`. Here it is, in bytes,
 //! `64 + 3 * pad(4 * N) + 2 * N * pad(16 + M)`, where `pad` rounds up to 64 ([`PortLayout::bytes`]).
@@ -37,7 +38,7 @@ pub(crate) const PREFIX: usize = 4;
 pub(crate) const SEAL: usize = 3;
 
 /// The word of the results' prefix with the request that the server has begun last, where clients withdraw calls. The
-/// client's word for the withdrawal is that of the seal: nobody withdraws where packets are sealed.
+/// client's word for the withdrawal is that of the seal: nobody withdraws where the client's packets are sealed.
 pub(crate) const BEGUN: usize = 2;
 
 /// Words of the header.

@@ -4,7 +4,7 @@ use super::{Flaw, Setup, State};
 use crate::kernel::server::FAILED;
 use crate::persistent::core::Stage;
 use crate::persistent::model::kernel::BELL;
-use crate::persistent::model::steps::{Pace, step};
+use crate::persistent::model::steps::{Kind, Pace, step};
 use crate::rpc::port::client::{Client, Posted};
 use crate::rpc::port::model::{ANSWER, MAILBOX};
 use crate::rpc::port::protocol::{CallStatus, Side};
@@ -26,6 +26,8 @@ pub(super) enum CallerAt {
     RingDrawn(u32),
     /// `Parker::wake`.
     Wake,
+    /// `PortClient::overdue`, behind `Client::withdraw`: whether the call may be begun.
+    Withdrawn,
     /// `PortClient::wait`: `Client::try_take` again and again. Whether the end of the server was seen before.
     Wait { lost: bool },
 }
@@ -44,6 +46,8 @@ pub(super) enum Reported {
     Refused,
     /// Nobody asks.
     Dropped,
+    /// It was taken back, and never begun.
+    Withdrawn,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -54,6 +58,8 @@ pub(super) struct Caller {
     pub posted: (usize, u32),
     /// The reads of the running code.
     pub known: Vec<u32>,
+    /// The call is taken back.
+    pub withdraws: bool,
 }
 
 impl State {
@@ -68,6 +74,7 @@ impl State {
             call,
             posted,
             ref known,
+            withdraws,
         } = self.callers[index];
         if call == setup.calls {
             return Ok(());
@@ -80,6 +87,7 @@ impl State {
         if let CallerAt::Wait { lost: false } = at
             && known.is_empty()
             && !setup.drops
+            && (!setup.cancels || withdraws)
             && !self.has_ended()
             && self.shared.memory.ports[posted.0].server_seen[MAILBOX] != posted.1
         {
@@ -102,6 +110,7 @@ impl State {
             };
             (caller.call, caller.posted) = (call + 1, (0, 0));
             caller.known.clear();
+            caller.withdraws = false;
         };
         let waits = CallerAt::Wait { lost: false };
         let next = match at {
@@ -157,7 +166,41 @@ impl State {
                 state.rung |= self.asleep;
                 waits
             }
+            CallerAt::Withdrawn => {
+                let memory = &self.shared.memory;
+                let has_arrived = memory.note_arrived(Side::Client, posted.0);
+                if !has_arrived && setup.flaw != Flaw::NoWithdrawFence {
+                    return Ok(());
+                }
+                // Or the answer is waited for all the same.
+                let mut waiting = self.clone();
+                waiting.callers[index].at = waits;
+                found.push(waiting);
+                let may_be_begun = setup.bus || self.shared.taken[posted.0] == posted.1;
+                let reported = match may_be_begun {
+                    true => Reported::Dropped,
+                    false => Reported::Withdrawn,
+                };
+                state.leave(setup, posted_call);
+                over(&mut state, reported);
+                found.push(state);
+                return Ok(());
+            }
             CallerAt::Wait { lost } => {
+                if setup.cancels && !withdraws && !lost && known.is_empty() {
+                    let mut state = self.clone();
+                    let kind = setup.kind(Pace::Looks);
+                    let kind = Kind {
+                        cancels: true,
+                        ..kind
+                    };
+                    step(kind, &mut state.shared, &mut Vec::new(), |words| {
+                        Client::new(words, kind.layout, index).withdraw(posted_call);
+                    });
+                    state.callers[index].withdraws = true;
+                    state.callers[index].at = CallerAt::Withdrawn;
+                    found.push(state);
+                }
                 if self.has_ended() && !lost {
                     let mut state = self.clone();
                     // Only a look begun after that is known proves the absence of an answer.
@@ -199,7 +242,7 @@ impl State {
                         }
                     }
                     Some(Some([status, _])) => {
-                        let reported = self.judge(id, status, results[0])?;
+                        let reported = self.judge(id, withdraws, status, results[0])?;
                         over(&mut state, reported);
                     }
                 }
@@ -221,7 +264,13 @@ impl State {
     }
 
     /// Whether an answer is right.
-    pub(super) fn judge(&self, id: usize, status: u32, result: u32) -> Result<Reported, String> {
+    pub(super) fn judge(
+        &self,
+        id: usize,
+        withdraws: bool,
+        status: u32,
+        result: u32,
+    ) -> Result<Reported, String> {
         let served = self.served[id];
         match CallStatus::from_code(status) {
             CallStatus::Done if result != id as u32 + ANSWER => {
@@ -231,6 +280,10 @@ impl State {
                 Err(format!("call {id} returned, and was served {served} times"))
             }
             CallStatus::Done => Ok(Reported::Done),
+            CallStatus::Busy if !withdraws => {
+                Err(format!("call {id} is told as withdrawn, and nobody asked"))
+            }
+            CallStatus::Busy if served == 0 => Ok(Reported::Withdrawn),
             CallStatus::Stopped if served == 0 || self.unknown => Ok(Reported::Stopped),
             _ if status == FAILED && self.took[id] && self.unknown => Ok(Reported::Failed),
             _ => Err(format!(

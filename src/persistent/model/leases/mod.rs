@@ -21,14 +21,15 @@ use self::relay::{Purpose, RelayAt};
 use super::kernel::{BELL, Lease, Next, RING, YIELD};
 use super::steps::Shared;
 use crate::persistent::core::Stage;
-use crate::rpc::port::model::{MAILBOX, Machine, Memory, PAYLOAD};
+use crate::rpc::port::model::{MAILBOX, Machine, Memory, NOTE, PAYLOAD};
 use crate::rpc::port::protocol::Side;
 
 /// What is on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum OnDevice {
     Nothing,
-    Running(Lease),
+    /// Its work-groups in the order in which they begin.
+    Running([Lease; 2]),
     Left,
     /// The lease died; whether the launch reports a cause.
     Dead {
@@ -58,6 +59,9 @@ pub(super) struct State {
     /// Rings of the bell over the bus.
     rings: u32,
     device: OnDevice,
+    /// Work-groups that have begun, and whether one has left.
+    pub arrived: usize,
+    pub left: bool,
     faults: u8,
     kills: u8,
     stucks: u8,
@@ -90,6 +94,14 @@ impl State {
     /// Whether there was a request since the last grant, or an earlier request is just being announced.
     pub fn was_asked(&self, setup: &Setup) -> bool {
         !setup.watched || self.asked || self.is_telling(setup)
+    }
+
+    /// Whether the work-group before that one has left.
+    pub fn has_left_before(&self, group: usize) -> bool {
+        match self.device {
+            OnDevice::Running(groups) if group > 0 => groups[group - 1].next == Next::Leave,
+            _ => true,
+        }
     }
 
     fn is_telling(&self, setup: &Setup) -> bool {
@@ -135,7 +147,7 @@ impl State {
     }
 
     fn device_steps(&self, setup: &Setup, found: &mut Vec<State>) -> Result<(), String> {
-        let OnDevice::Running(lease) = self.device else {
+        let OnDevice::Running(groups) = self.device else {
             return Ok(());
         };
         if !self.is_telling(setup) {
@@ -147,12 +159,20 @@ impl State {
                 ));
             }
         }
-        for (lease, mut state) in lease.steps(setup, self)? {
-            state.device = match lease.next {
-                Next::Leave => OnDevice::Left,
-                _ => OnDevice::Running(lease),
-            };
-            found.push(state);
+        for (index, group) in groups.into_iter().enumerate() {
+            if group.next == Next::Leave {
+                continue;
+            }
+            for (lease, mut state) in group.steps(setup, self)? {
+                let mut groups = groups;
+                groups[index] = lease;
+                // The launch has ended when all of them have.
+                state.device = match groups.iter().all(|group| group.next == Next::Leave) {
+                    true => OnDevice::Left,
+                    false => OnDevice::Running(groups),
+                };
+                found.push(state);
+            }
         }
         for (reported, used, most) in [
             (true, self.faults, setup.faults),
@@ -185,7 +205,7 @@ impl State {
             let silent = |memory: &Memory| {
                 (memory.arriving(side)).find(|&at| {
                     let write = memory.flying[side as usize][at];
-                    write.port < setup.ports && write.word != MAILBOX
+                    write.port < setup.ports && write.word != MAILBOX && write.word != NOTE
                 })
             };
             while is_ordered && let Some(at) = silent(memory) {
@@ -245,13 +265,15 @@ impl State {
                 *count = count.wrapping_sub(rings);
             }
         }
-        if let OnDevice::Running(lease) = &mut self.device {
-            lease.granted = lease.granted.wrapping_sub(asks);
-            if !lease.unread {
-                lease.seen = lease.seen.wrapping_sub(rings);
-            }
-            if let Next::Compare { bell } = &mut lease.next {
-                *bell = bell.wrapping_sub(rings);
+        if let OnDevice::Running(groups) = &mut self.device {
+            for lease in groups {
+                lease.granted = lease.granted.wrapping_sub(asks);
+                if !lease.unread {
+                    lease.seen = lease.seen.wrapping_sub(rings);
+                }
+                if let Next::Compare { bell } = &mut lease.next {
+                    *bell = bell.wrapping_sub(rings);
+                }
             }
         }
         (self.interrupts, self.rings) = (0, 0);
@@ -275,6 +297,7 @@ impl Machine for State {
             call: 0,
             posted: (0, 0),
             known: Vec::new(),
+            withdraws: false,
         };
         Self {
             shared: Shared {
@@ -295,6 +318,8 @@ impl Machine for State {
             asked: false,
             rings: 0,
             device: OnDevice::Nothing,
+            arrived: 0,
+            left: false,
             faults: 0,
             kills: 0,
             stucks: 0,
@@ -338,7 +363,10 @@ impl Machine for State {
         });
         // Whatever was dropped was served, too.
         let mut calls = self.reported.iter().zip(&self.served).skip(1);
-        let is_served = setup.ends() || setup.faults > 0 || calls.all(|(_, &served)| served == 1);
+        let is_served = setup.ends()
+            || setup.faults > 0
+            || setup.cancels
+            || calls.all(|(_, &served)| served == 1);
         let relay_rests = match self.relay.0 {
             RelayAt::Asleep => !self.rung && self.device == OnDevice::Nothing,
             RelayAt::Gone => {
@@ -351,8 +379,14 @@ impl Machine for State {
                 let bell = memory.ports[setup.ports].client_seen[BELL];
                 let is_quiet = granted == self.interrupts && !setup.timed && !setup.idles;
                 is_quiet
-                    && matches!(self.device, OnDevice::Running(lease)
-                        if lease.next == Next::Wait && lease.seen == bell)
+                    && matches!(self.device, OnDevice::Running(groups)
+                    if groups.iter().all(|group| match group.next {
+                        Next::Arrive => true,
+                        // There is no second one.
+                        Next::Leave => setup.groups == 1,
+                        Next::Wait => group.seen == bell,
+                        _ => false,
+                    }))
             }
             _ => false,
         };

@@ -112,12 +112,14 @@ impl State {
                 RelayAt::Launch(number)
             }
             RelayAt::Launch(granted) => {
-                if let OnDevice::Running(lease) = self.device {
-                    return Err(format!("a second lease beside {lease:?}"));
+                if let OnDevice::Running(groups) = self.device {
+                    return Err(format!("a second lease beside {groups:?}"));
                 }
                 // A launch sees what the host wrote before.
                 state.shared.memory.deliver_all(Side::Client);
-                state.device = OnDevice::Running(Lease::new(setup, granted));
+                let groups = [0, 1].map(|group| Lease::new(setup, granted, group));
+                state.device = OnDevice::Running(groups);
+                (state.arrived, state.left) = (0, false);
                 RelayAt::Watch(granted)
             }
             RelayAt::Asking(granted, ask) => match state.ask(setup, ask) {

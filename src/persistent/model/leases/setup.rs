@@ -44,6 +44,20 @@ pub(in super::super) enum Flaw {
     TakenForgotten,
     /// The relay gives up all calls instead of the taken ones.
     AllGivenUp,
+    /// Callers look whether a call is begun before their withdrawal has arrived.
+    NoWithdrawFence,
+    /// The kernel looks for the withdrawal first, and notes the call then.
+    LooksBeforeTaking,
+    /// The kernel does not look for a withdrawal.
+    NoWithdrawLook,
+    /// The next call at a port is posted under the withdrawal of the call before.
+    StaleWithdrawal,
+    /// The first work-group looks at its own ports alone.
+    OthersForgotten,
+    /// A work-group notes a call as taken without a look at the note.
+    TakesByStore,
+    /// A work-group takes every call that is not the one that was taken last.
+    TakesWhatDiffers,
     /// A server is started again while its stuck lease is still there.
     RestartBesideLease,
 }
@@ -51,10 +65,16 @@ pub(in super::super) enum Flaw {
 #[derive(Clone, Copy, Debug)]
 pub(in super::super) struct Setup {
     pub ports: usize,
+    /// Work-groups: one, or two with as many ports each.
+    pub groups: usize,
+    /// The device runs all of them beside each other; else each begins when the one before has left.
+    pub beside: bool,
     pub callers: usize,
     pub calls: u32,
     /// Callers may drop a posted call.
     pub drops: bool,
+    /// Callers may take a posted call back.
+    pub cancels: bool,
     /// The kernel writes across a bus, and seals its answers; the bell has no ports.
     pub bus: bool,
     /// Words of one answer may arrive between looks at others.
@@ -92,6 +112,7 @@ impl Setup {
             layout: self.layout(),
             sealed: self.bus && self.flaw != Flaw::NoSeal,
             pace,
+            cancels: self.cancels && self.flaw != Flaw::StaleWithdrawal,
         }
     }
 

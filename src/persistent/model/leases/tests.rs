@@ -5,10 +5,13 @@ use crate::rpc::port::model::explore;
 
 /// Two callers, a single port; a server that leaves the device without calls.
 const PLAIN: Setup = Setup {
+    groups: 1,
+    beside: true,
     ports: 1,
     callers: 2,
     calls: 1,
     drops: false,
+    cancels: false,
     bus: false,
     torn: false,
     has_loop_budget: false,
@@ -32,6 +35,11 @@ const STAYS: Setup = Setup {
 
 const ONE: Setup = Setup {
     callers: 1,
+    ..PLAIN
+};
+
+const CANCELLED: Setup = Setup {
+    cancels: true,
     ..PLAIN
 };
 
@@ -70,6 +78,18 @@ const STOPPED: Setup = Setup {
 
 const TWO_PORTS: Setup = Setup { ports: 2, ..STAYS };
 
+/// Two work-groups with a port each.
+const GROUPS: Setup = Setup {
+    groups: 2,
+    ..TWO_PORTS
+};
+
+/// The second one begins when the first one has left.
+const IN_TURN: Setup = Setup {
+    beside: false,
+    ..GROUPS
+};
+
 const BUS: Setup = Setup { bus: true, ..STAYS };
 
 /// With the least number of states that each has.
@@ -105,6 +125,38 @@ fn setups() -> Vec<(Setup, usize)> {
                 ..PLAIN
             },
             9_000,
+        ),
+        (CANCELLED, 42_000),
+        (
+            Setup {
+                calls: 2,
+                idles: false,
+                ..CANCELLED
+            },
+            77_000,
+        ),
+        (
+            Setup {
+                callers: 1,
+                asks: 1,
+                ..CANCELLED
+            },
+            50_000,
+        ),
+        (
+            Setup {
+                callers: 1,
+                faults: 1,
+                ..CANCELLED
+            },
+            2_800,
+        ),
+        (
+            Setup {
+                cancels: true,
+                ..BUS
+            },
+            14_000,
         ),
         (ASKED, 30_000),
         (ASKED_TWICE, 55_000),
@@ -147,6 +199,50 @@ fn setups() -> Vec<(Setup, usize)> {
                 ..TWO_PORTS
             },
             23_000,
+        ),
+        (GROUPS, 60_000),
+        (
+            Setup {
+                calls: 2,
+                ..IN_TURN
+            },
+            27_000,
+        ),
+        (
+            Setup {
+                calls: 2,
+                callers: 1,
+                idles: true,
+                ..GROUPS
+            },
+            71_000,
+        ),
+        (
+            Setup {
+                asks: 1,
+                callers: 1,
+                watched: true,
+                ..GROUPS
+            },
+            130_000,
+        ),
+        (
+            Setup {
+                callers: 1,
+                has_loop_budget: true,
+                idles: true,
+                ..IN_TURN
+            },
+            3_100,
+        ),
+        (
+            Setup {
+                callers: 1,
+                faults: 1,
+                idles: true,
+                ..GROUPS
+            },
+            19_000,
         ),
         (Setup { calls: 2, ..BUS }, 6_000),
         (
@@ -237,6 +333,17 @@ fn mutants_are_caught() {
         (Flaw::TwoLeases, "a second lease", PLAIN),
         (Flaw::TakenForgotten, "served twice", FAULTY),
         (Flaw::AllGivenUp, "was told 13", FAULTY),
+        (Flaw::NoWithdrawFence, "served after", CANCELLED),
+        (Flaw::LooksBeforeTaking, "served after", CANCELLED),
+        (Flaw::NoWithdrawLook, "served after", CANCELLED),
+        (Flaw::StaleWithdrawal, "nobody asked", CANCELLED),
+        (Flaw::OthersForgotten, "never reached", IN_TURN),
+        (Flaw::TakesByStore, "served twice", GROUPS),
+        (
+            Flaw::TakesWhatDiffers,
+            "served twice",
+            Setup { calls: 2, ..GROUPS },
+        ),
         (Flaw::RestartBesideLease, "served after", STUCK),
     ] {
         let caught = explore::<State>(&Setup { flaw, ..setup }).err();
