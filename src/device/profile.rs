@@ -10,6 +10,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::completion_hook::CompletionHook;
+#[cfg(feature = "trace")]
+use super::status::Reading;
 use super::status::{Mirror, PendingMirror};
 use super::submissions::Submissions;
 use crate::error_text::debug_by_text;
@@ -112,10 +114,28 @@ impl TimingSlot {
         }
     }
 
+    /// Whether the timestamps need no wait any more. After the end of the batch.
+    #[cfg(feature = "trace")]
+    pub(crate) fn is_readable(&self) -> bool {
+        (self.ticks.get()).is_none_or(|mirror| !matches!(mirror.words(), Reading::Pending))
+    }
+
+    /// As [`TimingSlot::times`], without a wait.
+    #[cfg(feature = "trace")]
+    pub(crate) fn times_at_hand(&self) -> Option<(Duration, Duration)> {
+        match self.ticks.get()?.words() {
+            Reading::There(words) => self.times_in(&words),
+            Reading::Pending | Reading::Gone => None,
+        }
+    }
+
     /// The two timestamps, whose batch has ended, as times of the device's clock; `None` for missing timestamps.
     pub(crate) fn times(&self, submissions: &Submissions) -> Option<(Duration, Duration)> {
         let mirror = self.ticks.get()?;
-        let words = mirror.wait(submissions)?;
+        self.times_in(&mirror.wait(submissions)?)
+    }
+
+    fn times_in(&self, words: &[u32]) -> Option<(Duration, Duration)> {
         let tick = |at: usize| {
             let [low, high] = [*words.get(2 * at)?, *words.get(2 * at + 1)?];
             Some(u64::from(low) | u64::from(high) << 32)

@@ -13,7 +13,27 @@ pub(in crate::launch) type Setting = bool;
 
 /// The timestamps of a submission, once recorded.
 #[derive(Default)]
-pub(in crate::launch) struct Timing(Option<TimingSlot>);
+pub(in crate::launch) struct Timing {
+    slot: Option<TimingSlot>,
+    /// The times are a trace's as well, whether the program asks for them or not.
+    is_traced: bool,
+}
+
+/// Whether a trace is recorded that has the times of this device.
+fn is_traced(launch: &Launch) -> bool {
+    #[cfg(feature = "trace")]
+    return launch
+        .kernel
+        .device
+        .capabilities
+        .has(Aspect::TimestampQueries)
+        && crate::trace::device_times::current().is_some();
+    #[cfg(not(feature = "trace"))]
+    {
+        let _ = launch;
+        false
+    }
+}
 
 impl<'s> Part<'s> for Timing {
     const RANK: Rank = Rank::Queue;
@@ -34,22 +54,43 @@ impl<'s> Part<'s> for Timing {
         _ground: &'s Ground,
         _earlier: &Parts<'s>,
     ) -> Result<Option<Self>, Stop> {
-        Ok(launch.settings.timing.then(Self::default))
+        Ok((launch.settings.timing || is_traced(launch)).then(|| Self {
+            is_traced: is_traced(launch),
+            ..Self::default()
+        }))
+    }
+
+    fn follows(&self) -> bool {
+        self.is_traced
     }
 
     fn before(&mut self, _to: &Submission<'_>, queue: &mut Recorder<'_>) {
-        self.0 = Some(queue.begin_timed());
+        self.slot = Some(queue.begin_timed());
     }
 
     fn after(&mut self, _to: &Submission<'_>, queue: &mut Recorder<'_>) -> Result<(), LaunchError> {
-        if let Some(slot) = &self.0 {
+        if let Some(slot) = &self.slot {
             queue.end_timed(slot);
         }
         Ok(())
     }
 
-    fn recorded(&mut self, _to: &Submission<'_>, ending: &mut Ending) {
-        if let Some(slot) = self.0.take() {
+    fn recorded(&mut self, to: &Submission<'_>, ending: &mut Ending) {
+        let Some(slot) = self.slot.take() else {
+            return;
+        };
+        #[cfg(feature = "trace")]
+        if let (true, Some(trace)) = (self.is_traced, crate::trace::device_times::current()) {
+            ending
+                .hooks
+                .push(Arc::new(crate::trace::device_times::TracedLaunch {
+                    recording: Arc::downgrade(&trace),
+                    slot: slot.clone(),
+                    device: to.device.capabilities.name.clone(),
+                    kernel: to.kernel.name.to_string(),
+                }));
+        }
+        if to.launch.settings.timing {
             ending.hooks.push(Arc::new(slot));
         }
     }
