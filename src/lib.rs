@@ -190,6 +190,11 @@
 //! `vulkan`, `metal`, `dx12` and `webgpu` (all on by default) choose wgpu's backends; `gles` adds OpenGL, which has no live
 //! memory; `embedded` (on by default) compiles in an adapter that runs kernels on the CPU, without a driver.
 //!
+//! `tracing` opens spans of the crate [tracing](https://docs.rs/tracing) for what the runtime does: compiling, launches,
+//! submissions, waits, transfers, calls and leases. `trace` writes them to a file, beside the times of the devices
+#![cfg_attr(feature = "trace", doc = "([`trace::Trace`]).")]
+#![cfg_attr(not(feature = "trace"), doc = "(`trace::Trace`).")]
+//!
 //! [`Aspect`]: device::Aspect
 //! [`Aspect::LiveMemory`]: device::Aspect::LiveMemory
 //! [`Capabilities`]: device::Capabilities
@@ -229,6 +234,8 @@ pub(crate) mod memory;
 pub(crate) mod persistent;
 pub mod print;
 pub(crate) mod rpc;
+#[cfg_attr(not(feature = "trace"), doc(hidden))]
+pub mod trace;
 pub mod work;
 
 pub use allocator_api2;

@@ -17,6 +17,14 @@ WGPU_BACKEND by its backend (vulkan, metal, dx12, gl). RUST_LOG=info shows what 
 /// Runs an example. Its exit status is 0 only if `work` found that what it checked held.
 pub fn run(work: impl FnOnce() -> Result<bool, Box<dyn Error>>) -> ExitCode {
     env_logger::init();
+    #[cfg(feature = "trace")]
+    let _trace = match tombolo::trace::Trace::from_env() {
+        Ok(trace) => trace,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
     match work() {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

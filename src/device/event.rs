@@ -13,6 +13,7 @@ use super::submissions::{Batch, Progress};
 use super::{Device, DeviceShared};
 use crate::clock::Instant;
 use crate::error_text::debug_by_text;
+use crate::trace::span;
 
 mod callbacks;
 mod several;
@@ -132,6 +133,7 @@ impl Event {
     }
 
     fn wait_at_most(&self, timeout: Option<Duration>) -> Result<(), WaitError> {
+        let _span = span!("wait");
         let begun = Instant::now();
         let deadline = timeout.and_then(|timeout| begun.checked_add(timeout));
         self.may_wait(timeout)?;

@@ -22,6 +22,7 @@ use crate::device::extension::ExtensionSlot;
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared, LoopGuardPolicy, capture, unique_id};
 use crate::memory::heap::{DeviceView, heap_of, segment_bytes};
+use crate::trace::span;
 
 /// Invocations in a work-group for 1-D kernels without a size of their own: a multiple of every subgroup size in use,
 /// small enough for every adapter allowed by WebGPU.
@@ -236,6 +237,7 @@ impl Device {
         let found = match kernels.find(&key, entry) {
             Some(found) => found,
             None => {
+                let _span = span!("compile", kernel = entry, device = %shared.capabilities.name);
                 let origin = Origin {
                     program: program.clone(),
                     entry: entry.to_string(),

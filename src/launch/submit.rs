@@ -13,6 +13,7 @@ use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::queue::Recorder;
 use crate::memory::HeapError;
 use crate::memory::heap::{WaitingCommand, heap_of};
+use crate::trace::span;
 
 impl Launch {
     /// Records the launch into the device's open batch and returns its event.
@@ -25,6 +26,7 @@ impl Launch {
     /// [`HeapError::HostAccess`] where this thread has a [`HostAccess`](crate::heap::HostAccess) of a heap used by the
     /// launch. What goes wrong later is the event's error.
     pub fn submit(&mut self) -> Result<Event, LaunchError> {
+        let _span = span!("launch", kernel = %self.kernel.shared.name, device = %self.kernel.device.capabilities.name);
         let policy = (self.settings.heap).unwrap_or(self.kernel.device.options.host_access);
         let mut waiting = WaitingCommand::new(policy);
         let ground = Ground::of(self);

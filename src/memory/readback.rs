@@ -20,6 +20,7 @@ use crate::device::mapping::Mapping;
 use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::wait::lock;
 use crate::error_text::debug_by_text;
+use crate::trace::span;
 
 /// Why there are no values.
 #[derive(Clone, thiserror::Error)]
@@ -89,6 +90,7 @@ impl<T: Pod> DeviceBuffer<T> {
         self.may_wait()?;
         let range = bounds(range, self.len);
         let bytes = self.readable(&range)?;
+        let _span = span!("read", bytes = bytes.end - bytes.start);
         match receive::is_large(&bytes) {
             true => host_memory::filled(WHAT, (range.end - range.start) as usize, |to| {
                 receive::receive(&self.shared, WHAT, bytes, to)
@@ -107,6 +109,7 @@ impl<T: Pod> DeviceBuffer<T> {
     pub fn read_into(&self, start: u64, values: &mut [T]) -> Result<(), ReadError> {
         self.may_wait()?;
         let bytes = self.readable(&(start..start.saturating_add(values.len() as u64)))?;
+        let _span = span!("read", bytes = bytes.end - bytes.start);
         host_memory::overwritten(WHAT, bytemuck::cast_slice_mut(values), |to| {
             let Some(to) = direct::receive(&self.shared, WHAT, &bytes, to)? else {
                 return Ok(());

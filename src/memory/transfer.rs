@@ -9,6 +9,7 @@ use super::buffers::End;
 use super::places::{Place, copy, needed_of_target};
 use super::staging::{self, send};
 use crate::device::Event;
+use crate::trace::span;
 
 impl<T: Pod> DeviceBuffer<T> {
     /// Writes `values` from element `start` on. The values are taken at once; the write happens after
@@ -24,6 +25,7 @@ impl<T: Pod> DeviceBuffer<T> {
     pub fn write(&self, start: u64, values: &[T]) -> Result<Event, MemoryError> {
         const WHAT: &str = "write";
         let range = self.byte_range(WHAT, start, values.len() as u64)?;
+        let _span = span!("write", bytes = range.end - range.start);
         let device = &self.shared.device;
         if range.is_empty() {
             return Ok(Event::complete(device));

@@ -20,6 +20,7 @@ use crate::launch::{Launch, LaunchError};
 use crate::memory::HeapError;
 use crate::rpc::port::protocol::CallStatus;
 use crate::rpc::port::words::Words as _;
+use crate::trace::span;
 
 /// Between two attempts to launch while the host has the heap.
 const HELD: Duration = Duration::from_micros(200);
@@ -268,6 +269,7 @@ impl Relay {
     }
 
     fn lease_on_device(&mut self, lease: u32, granted: u32) -> Result<Attempt, ServerFailure> {
+        let _span = span!("lease", number = lease);
         let core = &Arc::clone(&self.core);
         // A driver may keep this thread while the lease runs already.
         let is_late = Arc::new(AtomicBool::new(false));

@@ -13,6 +13,7 @@ use super::statistics::TIMED;
 use super::stream::{Packet, Sessions};
 use crate::clock::Instant;
 use crate::device::submissions::serve_call;
+use crate::trace::span;
 
 /// Functions up to this duration are served with the answers to other calls held back meanwhile.
 const QUICK: Duration = Duration::from_micros(1);
@@ -162,6 +163,7 @@ impl Dispatch for PortSet<'_> {
             return CallStatus::Unknown;
         };
         let function = &shared.functions[index];
+        let _span = span!("call", function = %function.declaration.signature.name);
         serve_call(index);
         let counters = &function.counters[self.dispatcher.thread];
         let packet = match &function.serve {

@@ -19,6 +19,7 @@ use super::Submissions;
 use super::batch::{Batch, ClosedBatch};
 use super::contained::{Panicked, contained};
 use super::serving::in_handler;
+use crate::trace::span;
 
 /// The batches that are closed and not submitted.
 #[derive(Default)]
@@ -134,6 +135,7 @@ impl Submissions {
             number: self.ledger.give(),
             batch: &batch,
         };
+        let _span = span!("submit", number = sending.number);
         let written = uniforms.map_or(Ok(()), |(ring, bytes)| self.write(queue, &ring, bytes));
         let verdict = match (refused, written) {
             (Some(error), _) | (None, Err(error)) => Err(self.refusal(error.to_string())),

@@ -21,6 +21,24 @@ pub(in crate::launch) struct Timing {
     is_profiled: bool,
     /// The heap does.
     measure: Option<Measure>,
+    /// A trace does.
+    is_traced: bool,
+}
+
+/// Whether a trace is recorded that has the times of this device.
+fn is_traced(launch: &Launch) -> bool {
+    #[cfg(feature = "trace")]
+    return launch
+        .kernel
+        .device
+        .capabilities
+        .has(Aspect::TimestampQueries)
+        && crate::trace::device_times::current().is_some();
+    #[cfg(not(feature = "trace"))]
+    {
+        let _ = launch;
+        false
+    }
 }
 
 impl<'s> Part<'s> for Timing {
@@ -44,11 +62,19 @@ impl<'s> Part<'s> for Timing {
     ) -> Result<Option<Self>, Stop> {
         let is_profiled = launch.settings.timing;
         let measure = earlier.heap.as_ref().and_then(|heap| heap.turn.measure());
-        Ok((is_profiled || measure.is_some()).then_some(Self {
-            slot: None,
-            is_profiled,
-            measure,
-        }))
+        let is_traced = is_traced(launch);
+        Ok(
+            (is_profiled || measure.is_some() || is_traced).then_some(Self {
+                slot: None,
+                is_profiled,
+                measure,
+                is_traced,
+            }),
+        )
+    }
+
+    fn follows(&self) -> bool {
+        self.is_traced
     }
 
     fn before(&mut self, _to: &Submission<'_>, queue: &mut Recorder<'_>) {
@@ -66,6 +92,17 @@ impl<'s> Part<'s> for Timing {
         let Some(slot) = self.slot.take() else { return };
         if let Some(measure) = self.measure {
             measure.recorded(to.device, &slot, &ending.batch);
+        }
+        #[cfg(feature = "trace")]
+        if let (true, Some(trace)) = (self.is_traced, crate::trace::device_times::current()) {
+            ending
+                .hooks
+                .push(Arc::new(crate::trace::device_times::TracedLaunch {
+                    recording: Arc::downgrade(&trace),
+                    slot: slot.clone(),
+                    device: to.device.capabilities.name.clone(),
+                    kernel: to.kernel.name.to_string(),
+                }));
         }
         if self.is_profiled {
             ending.hooks.push(Arc::new(slot));

@@ -142,6 +142,13 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
     })?;
     let provided = provided.as_ref();
     step("tests", || test::run_suite(workspace, provided, &[]))?;
+    step("a trace of a run", || {
+        let mut command = workspace.cargo();
+        command.args(["test", "--quiet", "--package", "tombolo"]);
+        command.args(["--features", "trace", "--test", "trace"]);
+        stress::environment(workspace, provided)?.apply(&mut command);
+        process::run(&mut command)
+    })?;
     step("every operation at once", || {
         stress::execute(
             workspace,

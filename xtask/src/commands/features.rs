@@ -8,7 +8,7 @@ use crate::process::{self, step};
 use crate::workspace::Workspace;
 
 /// Features that the library is built with one at a time; what else it has is for other systems.
-const FEATURES: &[&str] = &["", "vulkan", "gles", "embedded"];
+const FEATURES: &[&str] = &["", "vulkan", "gles", "embedded", "tracing", "trace"];
 
 /// Looks the library over as a program builds it that wants only these features.
 fn with_features(workspace: &Workspace, features: &str) -> Command {

@@ -1,0 +1,169 @@
+//! A trace of a run: what the file says, on each adapter. One test: a trace is the whole process's.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use serde_json::Value;
+use tombolo::device::Aspect;
+use tombolo::trace::{Trace, TraceError};
+use tombolo::{Constants, Context, HostServices, Program};
+
+const SOURCE: &str = "
+    @group(0) @binding(0) var<storage, read_write> words: array<u32>;
+    @compute @workgroup_size(64) fn count_up(@builtin(global_invocation_id) id: vec3<u32>) {
+        if id.x < arrayLength(&words) { words[id.x] = trace_next(words[id.x]); }
+    }";
+
+/// Launches on each adapter.
+const LAUNCHES: usize = 5;
+
+#[test]
+fn a_run_is_written_down() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.json");
+
+    let nowhere = Trace::to_file(folder.path().join("no such folder/run.json"));
+    assert!(
+        matches!(nowhere, Err(TraceError::Create { .. })),
+        "{nowhere:?}"
+    );
+    // A disk that is full.
+    if cfg!(target_os = "linux") {
+        let (_, full) = Trace::layer("/dev/full").unwrap();
+        let written = full.finish();
+        assert!(
+            matches!(written, Err(TraceError::Write { .. })),
+            "{written:?}"
+        );
+    }
+    let trace = Trace::to_file(&path).unwrap();
+    let second = Trace::layer(folder.path().join("second.json")).map(|_| ());
+    assert_eq!(second, Err(TraceError::Recording));
+
+    let timed = run();
+    trace.finish().unwrap();
+    // Launches behind the end are in no file, and fail nothing.
+    let _ = run();
+    let subscribed = Trace::to_file(folder.path().join("third.json")).map(|_| ());
+    assert_eq!(subscribed, Err(TraceError::Subscribed));
+
+    let events: Vec<Value> = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    check_spans(&events);
+    check_devices(&events, &timed);
+}
+
+/// Uses every adapter; the names of those with timestamps.
+fn run() -> Vec<String> {
+    let services = HostServices::builder()
+        .call("fn trace_next(x: u32) -> u32", |x: u32| x + 1)
+        .start()
+        .unwrap();
+    let program = Program::builder()
+        .source("trace.wgsl", SOURCE)
+        .services(&services)
+        .build()
+        .unwrap();
+    let context = Context::new().unwrap();
+    let mut timed = Vec::new();
+    for adapter in context.adapters() {
+        let device = context.device_at(adapter.index).unwrap();
+        let kernel = device
+            .kernel(&program, "count_up", &Constants::new())
+            .unwrap();
+        let words = device.buffer(&[7u32; 40]).unwrap();
+        for _ in 0..LAUNCHES {
+            let mut launch = kernel
+                .launch()
+                .services(&services)
+                .buffer("words", &words)
+                .invocations(40);
+            launch
+                .submit()
+                .unwrap()
+                .wait_timeout(Duration::from_secs(120))
+                .unwrap();
+        }
+        assert_eq!(words.read().unwrap(), [7 + LAUNCHES as u32; 40]);
+        if device.has(Aspect::TimestampQueries) {
+            timed.push(device.name().to_owned());
+        }
+    }
+    timed
+}
+
+fn number(event: &Value, field: &str) -> f64 {
+    event[field]
+        .as_f64()
+        .unwrap_or_else(|| panic!("{field} of {event}"))
+}
+
+/// The spans of each thread lie in each other or apart, and all kinds are there.
+fn check_spans(events: &[Value]) {
+    let mut threads: HashMap<u64, Vec<(f64, f64)>> = HashMap::new();
+    let mut names: HashMap<&str, usize> = HashMap::new();
+    for event in events.iter().filter(|event| event["cat"] == "host") {
+        let begin = number(event, "ts");
+        let span = (begin, begin + number(event, "dur"));
+        threads
+            .entry(event["tid"].as_u64().unwrap())
+            .or_default()
+            .push(span);
+        *names.entry(event["name"].as_str().unwrap()).or_default() += 1;
+    }
+    for kind in ["compile", "launch", "submit", "wait", "read", "call"] {
+        assert!(names.contains_key(kind), "no `{kind}` in {names:?}");
+    }
+    for spans in threads.values_mut() {
+        spans.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.total_cmp(&a.1)));
+        let mut open: Vec<f64> = Vec::new();
+        for &(begin, end) in spans.iter() {
+            // Times are rounded to nanoseconds.
+            open.retain(|&outer| outer > begin + 0.002);
+            assert!(
+                open.iter().all(|&outer| end <= outer + 0.002),
+                "{begin}..{end} leaves a span around it"
+            );
+            open.push(end);
+        }
+    }
+    let calls: Vec<&Value> = events
+        .iter()
+        .filter(|event| event["name"] == "call")
+        .collect();
+    assert!(
+        calls
+            .iter()
+            .all(|call| call["args"]["function"] == "trace_next"),
+        "{calls:?}"
+    );
+}
+
+/// Each device with timestamps has a track of its own, with every launch on it, one behind the other.
+fn check_devices(events: &[Value], timed: &[String]) {
+    let of_devices: Vec<&Value> = events
+        .iter()
+        .filter(|event| event["cat"] == "device")
+        .collect();
+    assert_eq!(
+        of_devices.len(),
+        timed.len() * LAUNCHES,
+        "{timed:?}: {of_devices:?}"
+    );
+    for name in timed {
+        let named =
+            |event: &&Value| event["name"] == "process_name" && event["args"]["name"] == **name;
+        let track = events
+            .iter()
+            .find(named)
+            .unwrap_or_else(|| panic!("no track of {name}"));
+        let launches: Vec<&&Value> = of_devices
+            .iter()
+            .filter(|event| event["pid"] == track["pid"])
+            .collect();
+        assert_eq!(launches.len(), LAUNCHES, "{name}");
+        assert!(
+            launches.iter().all(|launch| launch["name"] == "count_up"),
+            "{launches:?}"
+        );
+    }
+}
