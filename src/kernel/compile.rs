@@ -99,6 +99,8 @@ pub(crate) struct Compiled {
     pub(crate) heap: Option<HeapUse>,
     /// The kernel follows pointers into memory that is lent to launches.
     pub(crate) system: bool,
+    /// Such a kernel waits for pages that are missing, while it runs.
+    pub(crate) live_pages: bool,
     /// The arguments, by ascending index, reached through the argument table: for want of bindings, or because the
     /// argument lies in the heap, which the kernel reaches anyway, or because the kernel passes pointers to the
     /// argument.
@@ -201,6 +203,16 @@ pub(crate) struct HeapUse {
 
 /// Bindings for the pool, the table and the faults of a kernel that follows pointers into lent memory.
 pub(crate) const SYSTEM_BINDINGS: u32 = 3;
+
+impl Compiled {
+    /// Bindings of a kernel that follows pointers into lent memory: those, and the places of pages where it waits for them.
+    pub(crate) fn system_bindings(&self) -> u32 {
+        match self.system {
+            true => SYSTEM_BINDINGS + u32::from(self.live_pages),
+            false => 0,
+        }
+    }
+}
 
 impl HeapUse {
     fn of(facts: &PointerFacts, heap: &HeapSetup) -> Self {
@@ -321,6 +333,7 @@ pub(crate) fn compile(
         prints,
         heap,
         system,
+        live_pages: system && options.heap.live_pages,
         table,
         globals,
         calls,
@@ -402,8 +415,9 @@ fn instrument(
     }
     // Devices with such lanes have neither such barriers nor turns to spare.
     let has_padding = !options.heap.barriers && options.heap.has_loop_budget;
-    let dismissed = calls && has_padding && padding_lanes::dismiss(module, entry);
-    let shares_turns = calls && options.heap.has_loop_budget && group_turns::share(module, entry);
+    let waits = calls || options.heap.live_pages;
+    let dismissed = waits && has_padding && padding_lanes::dismiss(module, entry);
+    let shares_turns = waits && options.heap.has_loop_budget && group_turns::share(module, entry);
     let counts_turns = turns::run(module, entry);
     let guard = options.loop_budget.and_then(|budget| {
         let guard = loop_guard::run(module, entry, budget, bindings.status())?;

@@ -98,6 +98,7 @@ impl Device {
             prints: None,
             heap: None,
             system: false,
+            live_pages: false,
             table: Vec::new(),
             globals: None,
             calls: None,

@@ -103,6 +103,7 @@ mod stress;
 mod system;
 mod system_faults;
 mod system_kinds;
+mod system_live;
 mod system_paging;
 mod table;
 mod threads;
@@ -233,6 +234,7 @@ fn main() -> std::process::ExitCode {
         system::CASES,
         system_faults::CASES,
         system_kinds::CASES,
+        system_live::CASES,
         system_paging::CASES,
         table::CASES,
         threads::CASES,

@@ -1,6 +1,6 @@
 //! System allocations larger than what a device holds of them at once: pages come when they are missed.
 
-use tombolo::system::{SystemAccess, SystemError, SystemMemory};
+use tombolo::system::{SystemAccess, SystemError, SystemMemory, SystemTier};
 use tombolo::{Constants, Device, DeviceBuffer, DeviceGlobal, Launch, Program, Ptr};
 
 use crate::cases;
@@ -18,10 +18,10 @@ cases![
     a_lost_device_is_an_error,
 ];
 
-/// Memory of which devices get copies, all of them alike.
+/// Memory of which devices get copies, all of them alike: of what does not fit, between launches.
 fn copied<'a>() -> SystemMemory<'a> {
     let mut memory = SystemMemory::new();
-    memory.set_in_place(false);
+    memory.set_tier(Some(SystemTier::Sliced));
     memory
 }
 
@@ -224,7 +224,8 @@ fn what_cannot_be_undone_is_refused(f: &Fixture) {
                 usage: tombolo::wgpu::TextureUsages::STORAGE_BINDING,
                 view_formats: &[],
             });
-        let mut memory = copied();
+        let mut memory = SystemMemory::new();
+        memory.set_in_place(false);
         let pointer = memory.lend(&values);
         let mut launch = kernel.launch().value("at", &pointer).workgroups(1);
         match what {
@@ -236,6 +237,7 @@ fn what_cannot_be_undone_is_refused(f: &Fixture) {
         let run = launch.run_system(&mut memory).unwrap();
         assert_eq!(run.launches, 1);
         memory.set_pool_bytes(16 * 4096);
+        memory.set_tier(Some(SystemTier::Sliced));
         let refused = launch.run_system(&mut memory).unwrap_err();
         assert!(
             matches!(refused, SystemError::NotRepeatable { .. }),
@@ -331,7 +333,9 @@ fn find_beyond_four_gibibytes(f: &Fixture, in_place: bool) {
     let list: DeviceBuffer<u32> = f.device.buffer(&indices.map(|i| i as u32)).unwrap();
     let o: DeviceBuffer<u32> = f.device.buffer(&[0; 6]).unwrap();
     let mut memory = copied();
-    memory.set_in_place(in_place);
+    if in_place {
+        memory.set_tier(None);
+    }
     let pointer = memory.lend_mut(&mut *words);
     (kernel.launch().value("words", &pointer))
         .buffer("indices", &list)

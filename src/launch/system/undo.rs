@@ -17,11 +17,31 @@ pub(super) struct Undo {
 }
 
 impl Undo {
+    /// Whether the launch can be undone.
+    ///
+    /// # Errors
+    /// [`SystemError::NotRepeatable`] where the kernel does what cannot be undone.
+    pub(super) fn check(launch: &Launch) -> Result<(), SystemError> {
+        Self::written(launch).map(|_| ())
+    }
+
     /// Copies what the launch may write.
     ///
     /// # Errors
     /// [`SystemError::NotRepeatable`] where the kernel does what cannot be undone; [`SystemError::Memory`].
     pub(super) fn of(launch: &Launch) -> Result<Self, SystemError> {
+        let mut undo = Self {
+            device: Arc::clone(&launch.kernel.device),
+            copies: Vec::new(),
+        };
+        for view in Self::written(launch)? {
+            undo.keep(view)?;
+        }
+        Ok(undo)
+    }
+
+    /// The buffers that the launch may write.
+    fn written(launch: &Launch) -> Result<Vec<&BufferView>, SystemError> {
         let compiled = &launch.kernel.shared.compiled;
         let refuse = |what| {
             Err(SystemError::NotRepeatable {
@@ -37,10 +57,7 @@ impl Undo {
         } else if globals.any(|(_, writable)| *writable) {
             return refuse("it writes device globals");
         }
-        let mut undo = Self {
-            device: Arc::clone(&launch.kernel.device),
-            copies: Vec::new(),
-        };
+        let mut written = Vec::new();
         // Buffers of the context stand for their memory on the device, once a launch was made.
         let is_migratable = |slot| (launch.settings.buffers.iter()).any(|one| one.slot == slot);
         let arguments = compiled.interface.arguments.iter().zip(&launch.given);
@@ -49,9 +66,7 @@ impl Undo {
                 (
                     ArgumentKind::Storage { writable: true, .. },
                     Some(Given::Buffer { view, .. }),
-                ) if !view.shared.is_heap && !is_migratable(slot) => {
-                    undo.keep(view)?;
-                }
+                ) if !view.shared.is_heap && !is_migratable(slot) => written.push(view),
                 (ArgumentKind::Storage { writable: true, .. }, Some(_)) => {
                     return refuse("it writes a buffer of the context, or the shared heap");
                 }
@@ -64,7 +79,7 @@ impl Undo {
                 _ => {}
             }
         }
-        Ok(undo)
+        Ok(written)
     }
 
     fn keep(&mut self, view: &BufferView) -> Result<(), MemoryError> {

@@ -13,6 +13,9 @@
 //!    such a zero might run for ever. Loops in which invocations meet are left alone, since one that left would be
 //!    missed by the others.
 //!
+//! Where frames are filled while the kernel runs, a miss is no fault: the invocation waits for the host
+//! (`shaders/system_live.wgsl`).
+//!
 //! The functions are parsed once for each kernel and moved into its module, names and bindings made the runtime's own.
 
 use std::collections::HashMap;
@@ -30,8 +33,20 @@ use super::options::site_code;
 use super::options::{HeapMemory, PointerError, PointerErrorKind, PointerOptions, WRITE_BIT};
 use super::place::{Base, Place, Root};
 use super::rewrite::Rewriter;
+use crate::device::fence;
 
 const TEXT: &str = include_str!("../../../../shaders/system.wgsl");
+const THERE: &str = include_str!("../../../../shaders/system_there.wgsl");
+const LIVE: &str = include_str!("../../../../shaders/system_live.wgsl");
+const FREE: &str = include_str!("../../../../shaders/system_free.wgsl");
+const RATIONED: &str = include_str!("../../../../shaders/system_rationed.wgsl");
+const FENCE: &str = "tombolo_system_fence";
+
+/// Variables of calls that count the same turns, where a kernel calls as well.
+const SHARED: [(&str, &str); 2] = [
+    ("tombolo_system_group_turns", "tombolo_call_group_turns"),
+    ("tombolo_system_group", "tombolo_call_group"),
+];
 
 /// The functions and variables of `shaders/system.wgsl` in a kernel's module.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +70,7 @@ pub(super) fn add(
         table,
         faults,
         status,
+        live,
         ..
     } = options.memory
     else {
@@ -65,7 +81,21 @@ pub(super) fn add(
         span: Span::UNDEFINED,
         function: None,
     };
-    let text = naga::front::wgsl::parse_str(TEXT).map_err(|error| broken(error.to_string()))?;
+    let parts = match live {
+        None => [TEXT, THERE, ""],
+        Some(live) => [TEXT, LIVE, if live.rationed { RATIONED } else { FREE }],
+    };
+    let text = naga::front::wgsl::parse_str(&parts.concat());
+    let mut text = text.map_err(|error| broken(error.to_string()))?;
+    if live.is_some_and(|live| live.barriers) {
+        fence::fill(&mut text, FENCE);
+    }
+    let shared = |module: &Module, name: &str| {
+        let (_, other) = SHARED.iter().find(|(own, _)| *own == name)?;
+        let mut variables = module.global_variables.iter();
+        let found = variables.find(|(_, v)| v.name.as_deref() == Some(other));
+        found.map(|(handle, _)| handle)
+    };
     let mut mover = Mover {
         from: &text,
         types: HashMap::new(),
@@ -79,7 +109,13 @@ pub(super) fn add(
             ("tombolo_system_status", _) => status_global(module, status),
             ("tombolo_system_table", _) => mover.variable(module, variable, Some(table)),
             ("tombolo_system_faults", _) => mover.variable(module, variable, Some(faults)),
-            _ => mover.variable(module, variable, None),
+            ("tombolo_system_places", _) => {
+                mover.variable(module, variable, live.map(|live| live.places))
+            }
+            _ => match shared(module, name) {
+                Some(other) => other,
+                None => mover.variable(module, variable, None),
+            },
         };
         mover.globals.insert(handle, moved);
     }

@@ -12,6 +12,7 @@ fn system() -> PointerOptions {
             table: at(1),
             faults: at(2),
             status: at(3),
+            live: None,
         },
         ..unified()
     }
