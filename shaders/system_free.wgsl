@@ -2,4 +2,4 @@
 
 fn tombolo_system_first_turn() -> u32 { return 0u; }
 
-fn tombolo_system_turn(look: u32, walk: u32) -> u32 { return look + 1u; }
+fn tombolo_system_turn(look: u32, waited: u32) -> u32 { return look + 1u; }

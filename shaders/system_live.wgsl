@@ -19,12 +19,12 @@ fn tombolo_system_place(index: u32, page: u32, page_high: u32) -> u32 {
     var found = atomicLoad(&tombolo_system_places[index]);
     let limits = tombolo_system_table[3];
     let lock = limits.x + (((page ^ (page_high * 0x85ebca6bu)) * 0x9e3779b9u) >> 20u);
-    let walk = limits.y + 2u * limits.z;
     var why = 1u;
     var mine = false;
     // An invocation that has failed waits for nothing more.
     var over = found != 0u || tombolo_system_failed != 0u;
-    var look = tombolo_system_first_turn();
+    let first = tombolo_system_first_turn();
+    var look = first;
     loop {
         if over { break; }
         // What this processor holds of the word is older than what the host has written.
@@ -51,7 +51,7 @@ fn tombolo_system_place(index: u32, page: u32, page_high: u32) -> u32 {
         }
         // Not behind the loop, which the last of a group of lanes leaves first: that one may wait for the lock.
         if over && mine { atomicStore(&tombolo_system_faults[lock], 0u); }
-        look = tombolo_system_turn(look, walk);
+        look = tombolo_system_turn(look, look - first);
     }
     if found == 0u && tombolo_system_failed == 0u {
         tombolo_system_failed = 1u;

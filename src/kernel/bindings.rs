@@ -118,7 +118,8 @@ impl RuntimeBindings {
     /// The pool, the table and the faults of a kernel that follows pointers into lent memory, in the place of segments, and
     /// the places of pages where the kernel waits for pages: with barriers, or turns that are rationed.
     pub(crate) fn system(&self, live: Option<(bool, bool)>) -> HeapMemory {
-        let [pool, table, faults, places] = [0, 1, 2, 3].map(|index| self.segment(index));
+        let [pool, table, faults, places, backoff] =
+            [0, 1, 2, 3, 4].map(|index| self.segment(index));
         HeapMemory::System {
             pool,
             table,
@@ -127,7 +128,7 @@ impl RuntimeBindings {
             live: live.map(|(barriers, rationed)| LivePlaces {
                 places,
                 barriers,
-                rationed,
+                backoff: rationed.then_some(backoff),
             }),
         }
     }

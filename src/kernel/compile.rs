@@ -99,8 +99,9 @@ pub(crate) struct Compiled {
     pub(crate) heap: Option<HeapUse>,
     /// The kernel follows pointers into memory that is lent to launches.
     pub(crate) system: bool,
-    /// Such a kernel waits for pages that are missing, while it runs.
-    pub(crate) live_pages: bool,
+    /// Bindings of such a kernel: pool, table and faults; places, where it waits for pages that are missing; and memory that
+    /// is read for delays.
+    pub(crate) system_bindings: u32,
     /// The arguments, by ascending index, reached through the argument table: for want of bindings, or because the
     /// argument lies in the heap, which the kernel reaches anyway, or because the kernel passes pointers to the
     /// argument.
@@ -202,17 +203,7 @@ pub(crate) struct HeapUse {
 }
 
 /// Bindings for the pool, the table and the faults of a kernel that follows pointers into lent memory.
-pub(crate) const SYSTEM_BINDINGS: u32 = 3;
-
-impl Compiled {
-    /// Bindings of a kernel that follows pointers into lent memory: those, and the places of pages where it waits for them.
-    pub(crate) fn system_bindings(&self) -> u32 {
-        match self.system {
-            true => SYSTEM_BINDINGS + u32::from(self.live_pages),
-            false => 0,
-        }
-    }
-}
+const SYSTEM_BINDINGS: u32 = 3;
 
 impl HeapUse {
     fn of(facts: &PointerFacts, heap: &HeapSetup) -> Self {
@@ -333,7 +324,11 @@ pub(crate) fn compile(
         prints,
         heap,
         system,
-        live_pages: system && options.heap.live_pages,
+        system_bindings: match (system, options.heap.live_pages) {
+            (false, _) => 0,
+            (true, false) => SYSTEM_BINDINGS,
+            (true, true) => SYSTEM_BINDINGS + 1 + u32::from(options.heap.has_loop_budget),
+        },
         table,
         globals,
         calls,

@@ -120,7 +120,7 @@ impl Plan {
 
     /// The segments of the heap, the allocation table, and where the heap lies.
     fn heap(&mut self, compiled: &Compiled) {
-        for index in 0..compiled.system_bindings() {
+        for index in 0..compiled.system_bindings {
             let at = compiled.bindings.segment(index);
             // The second is the table.
             self.want(at, Source::System(index), storage(index == 1, 16));

@@ -9,6 +9,7 @@ use super::sanitizer;
 use super::{
     Ending, Ground, Identity, Inherits, Part, Places, Rank, Resource, Stop, Submission, arguments,
     buffers, calls, globals, heap, memory, prints, scratch, staging, status, system, table, timing,
+    undo,
 };
 use crate::device::outcome::Outcome;
 use crate::device::queue::Recorder;
@@ -227,6 +228,7 @@ parts! {
     [] heap: heap::Heap<'s>, heap::Setting;
     [] memory: memory::Memory, ();
     [] system: system::System, system::Setting;
+    [] undo: undo::Undo, undo::Setting;
     [] table: table::Table, table::Setting;
     [] globals: globals::Globals, globals::Setting;
     [] calls: calls::Calls, calls::Setting;

@@ -4,20 +4,25 @@
 //! the driver until the kernel has ended. The thread ends with the launch, and none waits in the kernel once it has
 //! ended: so there is neither a kernel without a pager nor a pager without a kernel.
 //!
+//! On adapters that ration turns of loops each access takes a turn, and waiting takes many. A ration that does not last is no
+//! failure there: no invocation has waited beyond it, and the launch is repeated in slices with the pages that have come.
+//! Only a kernel that cannot be repeated fails then.
+//!
 //! The kernel is another form of the same one, made when it is first needed; forms without waiting have no code for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::undo::Undo;
-use super::{Run, SystemError, WHAT, wait_until_over};
+use super::{Run, SystemError, WHAT, undo, wait_until_over};
 use crate::launch::LaunchError;
 use crate::launch::parts::system::Lent;
+use crate::launch::parts::undo::Copies;
 use crate::memory::system::SystemTier;
 use crate::memory::system::frames::Lacking;
 use crate::memory::system::live::{LivePages, Pager, Places, WHY};
 use crate::memory::system::table::{self, Demands, Entry, FaultList};
-use crate::memory::{MemoryError, MemoryExtension};
+use crate::memory::{DeviceBuffer, MemoryError, MemoryExtension};
+use crate::rpc::Backoff;
 
 /// Turns that an invocation waits for a page, where no adapter counts them: seconds, for an answer that takes microseconds.
 const TURNS: u32 = 1 << 28;
@@ -29,7 +34,7 @@ impl Run<'_, '_> {
     /// the launch cannot be repeated, since every access takes a turn there.
     pub(super) fn prefers_live(&self) -> bool {
         let capabilities = &self.device.capabilities;
-        let is_wanted = !capabilities.needs_loop_guard() || Undo::check(self.launch).is_err();
+        let is_wanted = !capabilities.needs_loop_guard() || undo::check(self.launch).is_err();
         capabilities.live_calls() && is_wanted && Places::of(&self.memory.lends).is_some()
     }
 
@@ -51,8 +56,22 @@ impl Run<'_, '_> {
         }
     }
 
-    /// One launch, whose pages come when they are missed.
+    /// One launch, whose pages come when they are missed. Where turns of loops are rationed, and the ration does not last, the
+    /// launch is repeated in slices, if it can be.
     pub(super) fn live(&mut self) -> Result<(), SystemError> {
+        let may_repeat =
+            self.device.capabilities.needs_loop_guard() && undo::check(self.launch).is_ok();
+        let copies = may_repeat.then(Arc::<Copies>::default);
+        self.launch.settings.undo.clone_from(&copies);
+        let done = self.while_it_runs();
+        self.launch.settings.undo = None;
+        match (done, copies) {
+            (Err(SystemError::Unanswered { .. }), Some(copies)) => self.sliced(copies),
+            (done, _) => done,
+        }
+    }
+
+    fn while_it_runs(&mut self) -> Result<(), SystemError> {
         self.report.tier = Some(SystemTier::Live);
         let capabilities = &self.device.capabilities;
         if !capabilities.live_calls() {
@@ -119,7 +138,13 @@ impl Run<'_, '_> {
         let table = (self.pools()).take(&self.device, words.len() as u64, self.most_words)?;
         table.write(0, &words)?;
         let [pool, posts, places] = pages.buffers(&self.device);
-        Ok(Arc::new(Lent(vec![pool, table, posts, places])))
+        let mut buffers = vec![pool, table, posts, places];
+        let backoff = Backoff::of(&self.device);
+        if let Some(backoff) = backoff.map_err(|error| self.no_live_tier(error.to_string()))? {
+            let (raw, words) = (backoff.buffer.clone(), backoff.buffer.size() / 4);
+            buffers.push(DeviceBuffer::wrap(&self.device, raw, words));
+        }
+        Ok(Arc::new(Lent(buffers)))
     }
 
     /// Launches, and answers misses until the launch is over.

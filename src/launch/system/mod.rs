@@ -143,7 +143,7 @@ impl<'r, 'm> Run<'r, 'm> {
     fn all(&mut self) -> Result<(), SystemError> {
         match self.memory.tier {
             Some(SystemTier::Live) => return self.live(),
-            Some(SystemTier::Sliced) => return self.sliced(),
+            Some(SystemTier::Sliced) => return self.sliced(Arc::default()),
             None => {}
         }
         if let Some(window) = self.window() {
@@ -158,7 +158,7 @@ impl<'r, 'm> Run<'r, 'm> {
         }
         match self.prefers_live() {
             true => self.live(),
-            false => self.sliced(),
+            false => self.sliced(Arc::default()),
         }
     }
 

@@ -6,7 +6,7 @@
 //! 1. At first there is what the kernel has touched in its last launch, and what is lent in small ranges. An invocation that
 //!    misses a page notes the address and goes on with a zero; its loops end. The launch is worth nothing then: the pages are
 //!    fetched, with those that are likely to be missed next, the frames and all buffers that the kernel writes get their old
-//!    contents, and the launch is repeated, until nothing is missing. So a kernel may do nothing that cannot be undone
+//!    contents (`src/launch/parts/undo.rs`), and the launch is repeated, until nothing is missing. So a kernel may do nothing that cannot be undone
 //!    ([`SystemError::NotRepeatable`]).
 //! 2. Frames say which of them a launch has touched. Where there are more missing pages than frames, pages that the last
 //!    attempt has not touched make room. The pages of one launch have to fit at once, all the same: the next attempt begins
@@ -16,9 +16,9 @@
 
 use std::sync::Arc;
 
-use super::undo::Undo;
-use super::{Run, SystemError};
+use super::{Run, SystemError, undo};
 use crate::launch::parts::system::Lent;
+use crate::launch::parts::undo::Copies;
 use crate::memory::system::prefetch::Pattern;
 use crate::memory::system::table::TOUCHED;
 use crate::memory::system::{PAGE_BYTES, SystemTier};
@@ -40,12 +40,26 @@ struct Misses {
 }
 
 impl Run<'_, '_> {
-    /// Launches until nothing is missing.
-    pub(super) fn sliced(&mut self) -> Result<(), SystemError> {
+    /// Launches until nothing is missing, with copies of what the launch may write, or without any yet.
+    pub(super) fn sliced(&mut self, copies: Arc<Copies>) -> Result<(), SystemError> {
         self.report.tier = Some(SystemTier::Sliced);
-        let undo = Undo::of(self.launch)?;
+        undo::check(self.launch)?;
+        self.launch.settings.undo = Some(Arc::clone(&copies));
+        let done = self.until_nothing_is_missing();
+        self.launch.settings.undo = None;
+        if done.is_err() {
+            // The error tells more than one of these would.
+            let _ = copies.restore(self.launch);
+        }
+        done
+    }
+
+    fn until_nothing_is_missing(&mut self) -> Result<(), SystemError> {
         let kernel = self.launch.kernel.shared.compiled.id;
         for page in self.likely(kernel, self.most_pages) {
+            if self.frames.left() == 0 {
+                break;
+            }
             self.report.pages_prefetched += u64::from(self.fetch(page)?);
         }
         let mut misses = Misses {
@@ -56,7 +70,7 @@ impl Run<'_, '_> {
         let mut room = Some((NOTED_WORDS, FAULTS));
         loop {
             let lent = self.bound(room)?;
-            let done = self.attempt(&undo, &lent, room.is_some());
+            let done = self.attempt(&lent, room.is_some());
             let found = match done {
                 Ok(missing) if missing.is_empty() => {
                     let done = self.write_back(&lent).and_then(|()| self.flags(&lent));
@@ -79,15 +93,7 @@ impl Run<'_, '_> {
     }
 
     /// One launch, and the addresses that were missing.
-    fn attempt(
-        &mut self,
-        undo: &Undo,
-        lent: &Arc<Lent>,
-        notes: bool,
-    ) -> Result<Vec<u64>, SystemError> {
-        if self.report.launches > 0 {
-            undo.restore()?;
-        }
+    fn attempt(&mut self, lent: &Lent, notes: bool) -> Result<Vec<u64>, SystemError> {
         self.report.launches += 1;
         self.launch.submit()?.wait()?;
         if !notes {

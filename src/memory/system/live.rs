@@ -10,7 +10,7 @@
 //! ```text
 //! pool     frame 0 | frame 1 | …                                                     host writes, kernel reads and writes
 //! places   not 0 once nobody answers | … | a word for each page, from 16 on            host writes, kernel reads
-//! posts    count, why not, 0, 0 | a word for each frame | locks | list | walk          kernel writes, host reads the list
+//! posts    count, why not, 0, 0 | a word for each frame | locks | list                 kernel writes, host reads the list
 //! ```
 //!
 //! No port of calls carries this, since a port answers one invocation, and a place answers all that wait for the page; and
@@ -48,13 +48,14 @@ pub(crate) const WHY: u64 = 1;
 const LOCKS: u32 = 4096;
 /// Posts of a launch.
 const POSTS: u32 = 16_384;
-/// Words behind the list that invocations walk through to let time go by, where turns of loops are rationed.
-const WALK: u32 = 1 << 21;
 /// The most pages with a place, in the longest run, and beside it.
 const MOST_IN_RUN: u64 = 1 << 24;
 const MOST_BESIDE: usize = 1 << 16;
 /// The share of the frames that may be taken by pages that were not missed.
 const PREFETCHED_SHARE: u32 = 4;
+/// Pages that are likely, and those of them that are fetched with the one that was missed.
+const MOST_SOON: usize = 4096;
+const AT_ONCE: u32 = 4;
 /// Looks that follow each other at once, and how long a pager naps when there is nothing to do for long.
 const AWAKE: Duration = Duration::from_micros(500);
 const NAP: Duration = Duration::from_micros(50);
@@ -174,14 +175,10 @@ impl LivePages {
 
     fn new(device: &Arc<DeviceShared>, frames: u32, places: u64) -> Result<Self, LiveError> {
         let capabilities = &device.capabilities;
-        let walk = match capabilities.needs_loop_guard() {
-            true => WALK,
-            false => 0,
-        };
         let make = |reader, words: u64, label| {
             LiveBuffer::new(&device.raw, capabilities.backend, reader, 4 * words, label)
         };
-        let posts = u64::from(FLAGS_START + frames + LOCKS + 2 * POSTS + walk);
+        let posts = u64::from(FLAGS_START + frames + LOCKS + 2 * POSTS);
         Ok(Self {
             pool: make(
                 Reader::Kernel,
@@ -310,15 +307,24 @@ impl<'p> Pager<'p> {
             self.next += 1;
             if self.bring(page) {
                 self.missed += 1;
-                let likely = self.pattern.missed(page);
-                // Oldest guesses are the least likely.
-                self.soon.extend(likely);
+                let likely: Vec<u64> = self.pattern.missed(page).take(MOST_SOON).collect();
+                // Older guesses are less likely.
+                likely
+                    .into_iter()
+                    .rev()
+                    .for_each(|page| self.soon.push_front(page));
+                self.soon.truncate(MOST_SOON);
             }
             if self.failure.is_some() {
                 break;
             }
         }
-        self.next != first
+        let is_answered = self.next != first;
+        if is_answered {
+            // At once, or an invocation that goes on from here misses each of them first.
+            (0..AT_ONCE).for_each(|_| _ = self.look_ahead());
+        }
+        is_answered
     }
 
     /// The page of the next post, once both of its words are there.
@@ -340,11 +346,15 @@ impl<'p> Pager<'p> {
         if self.prefetched >= room.into() || self.frames.left() == 0 {
             self.soon.clear();
         }
-        let Some(page) = self.soon.pop_front() else {
-            return false;
-        };
-        self.prefetched += u64::from(self.bring(page));
-        true
+        while self.failure.is_none()
+            && let Some(page) = self.soon.pop_front()
+        {
+            if self.bring(page) {
+                self.prefetched += 1;
+                return true;
+            }
+        }
+        false
     }
 
     /// Reads a page into a frame and says so; false where it was there, or cannot be had.

@@ -202,8 +202,9 @@ impl<'a> SystemMemory<'a> {
 
     /// Sets how many turns of a loop an invocation waits for a page in [`SystemTier::Live`], or a group of invocations for
     /// all of its pages where the device rations turns, in which case there are never more than 7/8 of the ration (default:
-    /// 2^28, or that). An invocation that gets no page goes on with zeros, and the launch fails with
-    /// [`SystemError::Unanswered`](crate::system::SystemError::Unanswered).
+    /// 2^28, or that). An invocation that gets no page goes on with zeros. The launch is then repeated in
+    /// [`SystemTier::Sliced`] where the device rations turns and the launch can be repeated, and fails with
+    /// [`SystemError::Unanswered`](crate::system::SystemError::Unanswered) otherwise.
     pub fn set_wait_turns(&mut self, turns: Option<u32>) {
         self.wait_turns = turns;
     }

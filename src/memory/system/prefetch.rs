@@ -59,7 +59,12 @@ impl Pattern {
         };
         if let Some(at) = self.streams.iter().rposition(repeated) {
             let mut stream = self.streams.remove(at);
-            (stream.step, stream.ahead) = (stream.distance, FIRST);
+            // The same again, if what was fetched for it has come too late.
+            stream.ahead = match stream.step == stream.distance {
+                true => (2 * stream.ahead).min(MOST),
+                false => FIRST,
+            };
+            stream.step = stream.distance;
             return stream.at(page);
         }
         let is_near = |stream: &Stream| page.abs_diff(stream.last) <= FARTHEST;

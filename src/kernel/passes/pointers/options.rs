@@ -60,8 +60,8 @@ pub struct LivePlaces {
     pub places: ResourceBinding,
     /// An invocation orders its memory by a barrier.
     pub barriers: bool,
-    /// The adapter rations turns of loops.
-    pub rationed: bool,
+    /// Memory that is read for delays, where the adapter rations turns of loops.
+    pub backoff: Option<ResourceBinding>,
 }
 
 /// The pass's inputs.

@@ -83,7 +83,15 @@ pub(super) fn add(
     };
     let parts = match live {
         None => [TEXT, THERE, ""],
-        Some(live) => [TEXT, LIVE, if live.rationed { RATIONED } else { FREE }],
+        Some(live) => [
+            TEXT,
+            LIVE,
+            if live.backoff.is_some() {
+                RATIONED
+            } else {
+                FREE
+            },
+        ],
     };
     let text = naga::front::wgsl::parse_str(&parts.concat());
     let mut text = text.map_err(|error| broken(error.to_string()))?;
@@ -111,6 +119,9 @@ pub(super) fn add(
             ("tombolo_system_faults", _) => mover.variable(module, variable, Some(faults)),
             ("tombolo_system_places", _) => {
                 mover.variable(module, variable, live.map(|live| live.places))
+            }
+            ("tombolo_system_backoff", _) => {
+                mover.variable(module, variable, live.and_then(|live| live.backoff))
             }
             _ => match shared(module, name) {
                 Some(other) => other,
