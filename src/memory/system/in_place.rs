@@ -14,7 +14,8 @@
 //!   what its owner has promised, ends the kernel by a fault (`cpu/src/exec/fault.rs`) and the device is lost.
 //! - Lanes that a branch has switched off must not load from anywhere. The functions of `shaders/system.wgsl` have atomic
 //!   operations whose results are used, so kernels with them run one invocation at a time
-//!   (`cpu/src/compile/emit/lanes/width.rs`), and a branch is a branch.
+//!   (`cpu/src/compile/emit/lanes/width.rs`), and a branch is a branch. The adapter refuses a window to any other kernel
+//!   (`tombolo_cpu::Buffer::from_address_space`).
 //! - wgpu binds 4 GiB at most. Where lent memory lies further apart, as a program's heap and its mapped files do on Linux,
 //!   the part with the most bytes is used in place, and the rest is copied.
 //!
