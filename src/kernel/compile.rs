@@ -248,6 +248,7 @@ pub(crate) fn compile(
         bindings,
         pointers,
         prints,
+        span_sites,
         interface,
         table,
         tabled_globals,
@@ -304,8 +305,15 @@ pub(crate) fn compile(
     });
     let prints = (program.inner.prints.as_ref().zip(prints))
         .map(|(prints, facts)| Arc::new(sites(&places, prints, facts)));
-    let report = (guarded || checked.is_some() || has_status || call_use.reports)
-        .then(|| report(Arc::clone(&places), guard, checked, calls.clone()));
+    let report = (guarded || checked.is_some() || has_status || call_use.reports).then(|| {
+        report(
+            Arc::clone(&places),
+            guard,
+            checked,
+            calls.clone(),
+            span_sites,
+        )
+    });
     Ok(Compiled {
         id: unique_id(),
         program: program.name().into(),

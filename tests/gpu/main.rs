@@ -105,6 +105,7 @@ mod system_faults;
 mod system_kinds;
 mod system_live;
 mod system_paging;
+mod system_prefetch;
 mod table;
 mod threads;
 mod transfers;
@@ -236,6 +237,7 @@ fn main() -> std::process::ExitCode {
         system_kinds::CASES,
         system_live::CASES,
         system_paging::CASES,
+        system_prefetch::CASES,
         table::CASES,
         threads::CASES,
         transfers::CASES,

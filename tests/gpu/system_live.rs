@@ -20,12 +20,10 @@ cases![
     what_cannot_be_live_is_refused,
     threads_miss_pages_at_once,
     devices_miss_pages_in_turn,
-    strides_are_fetched_before_they_are_missed,
-    what_a_kernel_has_touched_is_there_next_time,
     a_lost_device_ends_the_wait,
 ];
 
-const TIERS: [SystemTier; 2] = [SystemTier::Live, SystemTier::Sliced];
+pub const TIERS: [SystemTier; 2] = [SystemTier::Live, SystemTier::Sliced];
 
 /// The kernel adds words of the host's to others, far apart.
 const SCATTER: &str = "
@@ -51,7 +49,7 @@ fn is_of(kernel: &Kernel, run: &SystemRun, tier: SystemTier) -> bool {
     }
 }
 
-fn numbers(count: u32) -> Vec<u32> {
+pub fn numbers(count: u32) -> Vec<u32> {
     (0..count)
         .map(|i| i.wrapping_mul(0x9e37_79b9) >> 7)
         .collect()
@@ -135,14 +133,19 @@ fn kernels_with_calls_and_prints_run_once(f: &Fixture) {
     memory.set_pool_bytes(64 * 4096);
     // Chosen by itself where memory is not used in place: the launch cannot be repeated.
     memory.set_in_place(false);
-    let run = (kernel.launch().value("words", &pointer))
+    let ended = (kernel.launch().value("words", &pointer))
         .buffer("o", &o)
         .services(&services)
         .print_to(options)
         .workgroups(3)
-        .run_system(&mut memory)
-        .unwrap();
+        .run_system(&mut memory);
     drop(memory);
+    let run = match ended {
+        Ok(run) => run,
+        // A busy machine may use up a ration of turns, and the launch cannot be repeated.
+        Err(SystemError::Unanswered { .. }) if f.device.capabilities().needs_loop_guard() => return,
+        Err(error) => panic!("{error}"),
+    };
     assert_eq!((run.launches, run.tier), (1, Some(SystemTier::Live)));
     let found = o.read().unwrap();
     for i in 0..12 {
@@ -360,7 +363,7 @@ fn memory_that_is_not_there_is_a_fault(f: &Fixture) {
 fn memory_that_is_not_there_is_a_fault(_: &Fixture) {}
 
 /// A word of each of 256 pages.
-const EACH: &str = "
+pub const EACH: &str = "
     alias Words = array<u32>;
     @group(0) @binding(0) var<uniform> words: usm_ptr;
     @group(0) @binding(1) var<storage, read_write> o: array<u32>;
@@ -472,79 +475,6 @@ fn devices_miss_pages_in_turn(f: &Fixture) {
         for kernel in &kernels {
             scatter(kernel, SystemTier::Live, 2 << 20, 1500 + round);
         }
-    }
-}
-
-/// One invocation goes from page to page by a step, up or down.
-fn strides_are_fetched_before_they_are_missed(f: &Fixture) {
-    let source = "
-        alias Words = array<u32>;
-        @group(0) @binding(0) var<uniform> words: usm_ptr;
-        @group(0) @binding(1) var<uniform> steps: vec2<u32>;
-        @group(0) @binding(2) var<storage, read_write> o: array<u32>;
-        @compute @workgroup_size(1) fn main() {
-            let w = usm_Words(words);
-            var at = steps.x;
-            for (var i = 0u; i < 100u; i++) {
-                // What is read says where to go, so that nothing can be read ahead.
-                o[i] = w[at];
-                at += steps.y + w[at] % 2u;
-            }
-        }";
-    let kernel = kernel(&f.device, source);
-    let mut values: Vec<u32> = numbers(1 << 21);
-    values.iter_mut().for_each(|value| *value &= !1);
-    let o: DeviceBuffer<u32> = f.device.buffer(&[0xdead; 100]).unwrap();
-    // Pages beside each other, and some apart.
-    for (tier, [start, step]) in TIERS.into_iter().flat_map(|tier| {
-        [
-            [0u32, 1024],
-            [0, 20 * 1024],
-            [1 << 20, 0u32.wrapping_sub(9 * 1024)],
-        ]
-        .map(|steps| (tier, steps))
-    }) {
-        let mut memory = SystemMemory::new();
-        let words = memory.lend(&values);
-        memory.set_tier(Some(tier));
-        memory.set_pool_bytes(1024 * 4096);
-        let run = (kernel.launch().value("words", &words))
-            .value("steps", &[start, step])
-            .buffer("o", &o)
-            .workgroups(1)
-            .run_system(&mut memory)
-            .unwrap();
-        // A miss in each of a hundred pages without a pattern.
-        assert!(run.launches <= 16, "{tier:?} {step}: {run:?}");
-        assert!(
-            tier == SystemTier::Sliced || run.pages_prefetched >= 40,
-            "{step}: {run:?}"
-        );
-        let at = |i: u32| start.wrapping_add(i.wrapping_mul(step)) as usize;
-        let expected: Vec<u32> = (0..100).map(|i| values[at(i)]).collect();
-        assert_eq!(o.read().unwrap(), expected, "{tier:?} {step}");
-    }
-}
-
-fn what_a_kernel_has_touched_is_there_next_time(f: &Fixture) {
-    let kernel = kernel(&f.device, EACH);
-    let mut values = numbers(300 * 1024);
-    let o: DeviceBuffer<u32> = f.device.buffer(&[0; 256]).unwrap();
-    for tier in TIERS {
-        let mut memory = SystemMemory::new();
-        let pointer = memory.lend_mut(&mut values);
-        memory.set_tier(Some(tier));
-        // Room for the pages that the kernel touches; a quarter is for others where pages come while it runs.
-        memory.set_pool_bytes(400 * 4096);
-        let launch = kernel.launch().value("words", &pointer).buffer("o", &o);
-        let mut launch = launch.workgroups(4);
-        let first = launch.run_system(&mut memory).unwrap();
-        assert!(first.pages_missed > 0, "{first:?}");
-        let second = launch.run_system(&mut memory).unwrap();
-        assert_eq!((second.launches, second.pages_missed), (1, 0), "{second:?}");
-        drop(memory);
-        let expected: Vec<u32> = (0..256).map(|i| values[i * 1024]).collect();
-        assert_eq!(o.read().unwrap(), expected);
     }
 }
 

@@ -6,6 +6,7 @@ use tombolo::{Constants, Device, DeviceBuffer, DeviceGlobal, Launch, Program, Pt
 use crate::cases;
 use crate::harness::{Fixture, mix};
 use crate::system::{NODE, boxes, kernel};
+use crate::system_live::numbers;
 
 cases![
     missing_pages_are_fetched,
@@ -14,7 +15,6 @@ cases![
     more_than_fits_is_refused,
     what_cannot_be_undone_is_refused,
     buffers_of_the_context_and_the_heap_are_undone,
-    pages_that_nobody_touched_make_room,
     addresses_beyond_four_gibibytes_are_found,
     groups_that_meet_are_repeated_as_a_whole,
     a_lost_device_is_an_error,
@@ -42,12 +42,6 @@ fn gather(device: &Device, pointer: Ptr<u32>, stride: u32, sums: &DeviceBuffer<u
         .value("stride", &stride)
         .buffer("sums", sums)
         .invocations(256u32)
-}
-
-fn numbers(count: u32) -> Vec<u32> {
-    (0..count)
-        .map(|i| i.wrapping_mul(0x9e37_79b9) >> 7)
-        .collect()
 }
 
 fn missing_pages_are_fetched(f: &Fixture) {
@@ -334,71 +328,6 @@ fn buffers_of_the_context_and_the_heap_are_undone(f: &Fixture) {
     assert_eq!(own.read().unwrap(), [56; 64]);
     drop(launch);
     heap.free(shared).unwrap();
-}
-
-/// More is fetched than fits, since neighbours are; the pages that are needed fit.
-fn pages_that_nobody_touched_make_room(f: &Fixture) {
-    let source = "
-        alias Words = array<u32>;
-        @group(0) @binding(0) var<uniform> words: usm_ptr;
-        @group(0) @binding(1) var<storage, read_write> o: array<u32>;
-        @compute @workgroup_size(1) fn main() {
-            let w = usm_Words(words);
-            var at = 0u;
-            for (var step = 0u; step < 24u; step++) {
-                o[step] = at;
-                at = w[at];
-                w[at + 1u] = step;
-            }
-        }";
-    let kernel = kernel(&f.device, source);
-    // A chain from page to page, in no order.
-    let page = |step: usize| step * 389 % 1009;
-    let mut values = vec![0u32; 1010 * 1024];
-    for step in 0..24 {
-        values[page(step) * 1024] = page(step + 1) as u32 * 1024;
-    }
-    let mut expected = values.clone();
-    for step in 0..24 {
-        expected[page(step + 1) * 1024 + 1] = step as u32;
-    }
-    let o: DeviceBuffer<u32> = f.device.buffer(&[0xdead; 24]).unwrap();
-    for frames in [25u64, 40, 100] {
-        let mut now = values.clone();
-        let mut memory = copied();
-        let words = memory.lend_mut(&mut now);
-        memory.set_pool_bytes((frames + 1) * 4096);
-        let run = (kernel.launch().value("words", &words).buffer("o", &o))
-            .workgroups(1)
-            .run_system(&mut memory)
-            .unwrap();
-        assert!(run.pages_dropped > 0, "{run:?}");
-        // And in a launch that knows, nothing is missed.
-        let again = (kernel.launch().value("words", &words).buffer("o", &o))
-            .workgroups(1)
-            .run_system(&mut memory)
-            .unwrap();
-        assert_eq!((again.launches, again.pages_missed), (1, 0), "{again:?}");
-        drop(memory);
-        assert!(now == expected, "{frames}");
-        let steps: Vec<u32> = (0..24).map(|step| page(step) as u32 * 1024).collect();
-        assert_eq!(o.read().unwrap(), steps);
-    }
-    let mut memory = copied();
-    let words = memory.lend_mut(&mut values);
-    memory.set_pool_bytes(25 * 4096);
-    let refused = (kernel.launch().value("words", &words).buffer("o", &o))
-        .workgroups(1)
-        .run_system(&mut memory)
-        .unwrap_err();
-    match refused {
-        SystemError::PoolFull {
-            pages: 24,
-            needed: 25,
-            ..
-        } => {}
-        other => panic!("{other}"),
-    }
 }
 
 /// Memory that is reserved only takes no room.

@@ -3,8 +3,8 @@
 //! *How it works.* [`SystemMemory`] keeps what is lent, by address ([`lends`]). For a launch pages of 4 KiB with something
 //! lent are copied into frames of a pool on the device ([`frames`]); a table tells kernels which page lies in which frame,
 //! and which words of it they may read and write ([`table`]). Afterwards words that the kernel has changed are written
-//! back, and only these ([`lends::Lends::write_back`]). How launches are repeated until no page is missing is told at the
-//! head of `src/launch/system/mod.rs`.
+//! back, and only these ([`lends::Lends::write_back`]). Which ways there are for pages to come is told at the head of
+//! `src/launch/system/mod.rs`; pages that come while the kernel runs have memory of their own ([`live`]).
 //!
 //! The embedded adapter runs kernels on the host's own processors: there memory that is borrowed is used where it is
 //! ([`in_place`]).

@@ -18,15 +18,14 @@
 //!
 //! The functions are parsed once for each kernel and moved into its module, names and bindings made the runtime's own.
 
-use std::collections::HashMap;
-
 use naga::{
-    Arena, BinaryOperator as Op, Block, Expression, Function, GlobalVariable, Handle, Module,
-    ResourceBinding, Span, Statement, Type, TypeInner,
+    Arena, BinaryOperator as Op, Block, Expression, Function, GlobalVariable, Handle, Module, Span,
+    Statement,
 };
 
 use super::super::status::status_global;
-use super::super::{turns, type_of, unique_name};
+use super::super::transplant::Mover;
+use super::super::{turns, unique_name};
 use super::builder::{Builder, Value};
 use super::heap::Heap;
 use super::options::site_code;
@@ -104,12 +103,7 @@ pub(super) fn add(
         let found = variables.find(|(_, v)| v.name.as_deref() == Some(other));
         found.map(|(handle, _)| handle)
     };
-    let mut mover = Mover {
-        from: &text,
-        types: HashMap::new(),
-        globals: HashMap::new(),
-        functions: HashMap::new(),
-    };
+    let mut mover = Mover::of(&text);
     for (handle, variable) in text.global_variables.iter() {
         let name = variable.name.as_deref().unwrap_or_default();
         let moved = match (name, heap.invocation) {
@@ -151,107 +145,6 @@ pub(super) fn add(
     let ((find, step), failed) =
         found.ok_or_else(|| broken("the functions of shaders/system.wgsl are missing".into()))?;
     Ok(Some(System { find, step, failed }))
-}
-
-/// Moves functions from one module to another.
-struct Mover<'m> {
-    from: &'m Module,
-    types: HashMap<Handle<Type>, Handle<Type>>,
-    globals: HashMap<Handle<GlobalVariable>, Handle<GlobalVariable>>,
-    functions: HashMap<Handle<Function>, Handle<Function>>,
-}
-
-impl Mover<'_> {
-    /// The type in the other module. The text has scalars, vectors, atomics, arrays and pointers to them.
-    fn ty(&mut self, module: &mut Module, ty: Handle<Type>) -> Handle<Type> {
-        if let Some(known) = self.types.get(&ty) {
-            return *known;
-        }
-        let inner = match self.from.types[ty].inner {
-            TypeInner::Array { base, size, stride } => TypeInner::Array {
-                base: self.ty(module, base),
-                size,
-                stride,
-            },
-            TypeInner::Pointer { base, space } => TypeInner::Pointer {
-                base: self.ty(module, base),
-                space,
-            },
-            ref other => other.clone(),
-        };
-        let moved = type_of(module, inner);
-        self.types.insert(ty, moved);
-        moved
-    }
-
-    fn variable(
-        &mut self,
-        module: &mut Module,
-        variable: &GlobalVariable,
-        binding: Option<ResourceBinding>,
-    ) -> Handle<GlobalVariable> {
-        let name = variable.name.as_deref().unwrap_or("tombolo_system");
-        let moved = GlobalVariable {
-            name: Some(unique_name(module, name)),
-            ty: self.ty(module, variable.ty),
-            binding,
-            init: None,
-            ..variable.clone()
-        };
-        module.global_variables.append(moved, Span::UNDEFINED)
-    }
-
-    fn function(&mut self, module: &mut Module, function: &Function, name: String) -> Function {
-        let mut moved = function.clone();
-        moved.name = Some(name);
-        for argument in &mut moved.arguments {
-            argument.ty = self.ty(module, argument.ty);
-        }
-        if let Some(result) = &mut moved.result {
-            result.ty = self.ty(module, result.ty);
-        }
-        for (_, local) in moved.local_variables.iter_mut() {
-            local.ty = self.ty(module, local.ty);
-        }
-        for (_, expression) in moved.expressions.iter_mut() {
-            match expression {
-                Expression::GlobalVariable(global) => *global = self.globals[global],
-                Expression::CallResult(callee) => *callee = self.functions[callee],
-                Expression::ZeroValue(ty)
-                | Expression::Compose { ty, .. }
-                | Expression::AtomicResult { ty, .. } => *ty = self.ty(module, *ty),
-                _ => {}
-            }
-        }
-        self.calls(&mut moved.body);
-        // Places of another text would be taken for places in the program.
-        for (_, span) in moved.body.span_iter_mut() {
-            if let Some(span) = span {
-                *span = Span::UNDEFINED;
-            }
-        }
-        moved
-    }
-
-    fn calls(&self, block: &mut Block) {
-        for statement in block.iter_mut() {
-            match statement {
-                Statement::Call { function, .. } => *function = self.functions[function],
-                Statement::Block(inner) => self.calls(inner),
-                Statement::If { accept, reject, .. } => {
-                    self.calls(accept);
-                    self.calls(reject);
-                }
-                Statement::Loop {
-                    body, continuing, ..
-                } => {
-                    self.calls(body);
-                    self.calls(continuing);
-                }
-                _ => {}
-            }
-        }
-    }
 }
 
 impl Builder<'_> {
