@@ -230,7 +230,7 @@ fn indices_beyond_a_span_fail_a_checked_launch(f: &Fixture) {
         @group(0) @binding(0) var<storage, read_write> sink: array<u32>;
         @group(0) @binding(1) var<uniform> at: vec2<u32>;
         var<private> kept: array<u32, 5>;
-        var<workgroup> common: array<u32, 6>;
+        var<workgroup> words: array<u32, 6>;
         fn read(values: ptr<function, array<u32>>, at: u32) -> u32 {
             return values[at];
         }
@@ -238,7 +238,7 @@ fn indices_beyond_a_span_fail_a_checked_launch(f: &Fixture) {
         fn write(values: ptr<private, array<u32>>, at: i32) {
             (*values)[at] = 9u;
         }
-        fn shared(values: ptr<workgroup, array<u32>>, at: u32) -> u32 {
+        fn of_group(values: ptr<workgroup, array<u32>>, at: u32) -> u32 {
             return values[at] + arrayLength(values);
         }
         @compute @workgroup_size(1) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
@@ -250,7 +250,7 @@ fn indices_beyond_a_span_fail_a_checked_launch(f: &Fixture) {
                 case 0u: { found = read(&three, at.y); }
                 case 1u: { found = passed_on(&sized, at.y); }
                 case 2u: { write(&kept, i32(at.y)); found = kept[4]; }
-                default: { found = shared(&common, at.y); }
+                default: { found = of_group(&words, at.y); }
             }
             sink[id.x] = found;
         }";
