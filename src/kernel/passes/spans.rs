@@ -477,12 +477,14 @@ mod tests {
         // In `sum`, twice, and in `last`; the others have indices that are known.
         assert_eq!(sites.len(), 3);
         assert!(sites.iter().all(Span::is_defined));
-        let mut globals = module.global_variables.iter_mut();
-        let status = globals.find(|(_, v)| v.name.as_deref() == Some("tombolo_status"));
-        status.unwrap().1.binding = Some(naga::ResourceBinding {
-            group: 3,
-            binding: 0,
-        });
+        for (_, variable) in module.global_variables.iter_mut() {
+            if variable.name.as_deref() == Some("tombolo_status") {
+                variable.binding = Some(naga::ResourceBinding {
+                    group: 3,
+                    binding: 0,
+                });
+            }
+        }
         let written = text(&module, &source);
         assert_eq!(occurrences(&written, "tombolo_span_fault("), 4, "{written}");
     }

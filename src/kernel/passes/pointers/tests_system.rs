@@ -32,6 +32,32 @@ fn everything_is_valid_there_too() {
     lowered(&format!("enable f16;\n{}", kernel(items, body)), &system());
 }
 
+/// In the forms whose kernels wait for pages, too.
+#[test]
+fn kernels_that_wait_are_valid() {
+    for (barriers, backoff) in [(true, None), (false, Some(at(5)))] {
+        let mut options = system();
+        let HeapMemory::System { live, .. } = &mut options.memory else {
+            panic!("no lent memory");
+        };
+        *live = Some(LivePlaces {
+            places: at(4),
+            barriers,
+            backoff,
+        });
+        let (text, _) = lowered(
+            &kernel(
+                NODE,
+                "let n = *usm_Node(p); o[0] = u32(n.value) + n.next.x;",
+            ),
+            &options,
+        );
+        let rationed = occurrences(&text, "tombolo_system_group_turns: array") > 0;
+        assert_eq!(rationed, backoff.is_some(), "{text}");
+        assert!(text.contains("tombolo_system_places"), "{text}");
+    }
+}
+
 #[test]
 fn a_vector_is_translated_once_and_each_member_by_itself() {
     let finds = |items: &str, body: &str| {
