@@ -27,6 +27,7 @@ pub(crate) mod prints;
 pub(crate) mod probe;
 pub(crate) mod profile;
 pub(crate) mod queue;
+pub(crate) mod release;
 pub(crate) mod resident;
 pub(crate) mod sanitizer;
 pub(crate) mod status;

@@ -3,7 +3,7 @@
 //! - [`frame`]: the memory of a server: its ports, and the words by which leases begin and end.
 //! - [`core`]: what callers and the relay share; [`relay`]: the thread that launches lease after lease; [`policy`]: how
 //!   long they last; [`parker`]: how the relay sleeps and is woken; [`interrupts`]: how a lease is asked to end;
-//!   [`settle`]: what is answered in the kernel's place; [`stage`]: where a server stands; [`statistics`]: why leases
+//!   [`lease_clock`]: who asks in the relay's place; [`settle`]: what is answered in the kernel's place; [`stage`]: where a server stands; [`statistics`]: why leases
 //!   ended; [`corruption`]: writes of a device that no server makes.
 //! - [`sliced`]: the same where running kernels do not see what the host writes: calls travel in launches; [`driver`]:
 //!   which threads move them; [`bulk`]: many calls at a time; [`packed`]: their kernels.
@@ -40,6 +40,7 @@ mod error;
 mod frame;
 mod function;
 mod interrupts;
+mod lease_clock;
 mod loopback;
 #[cfg(test)]
 mod model;

@@ -1,12 +1,13 @@
 //! The relay: a thread that launches lease after lease.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::core::{Core, Stage};
 use super::corruption::{Corruption, Missed};
 use super::error::ServerFailure;
+use super::lease_clock::{self, Watched};
 use super::port_client::ARRIVAL;
 use super::settle::{self, Calls as _};
 use super::statistics::Cause;
@@ -27,6 +28,8 @@ const HELD: Duration = Duration::from_micros(200);
 const MISSES: u32 = if cfg!(test) { 40 } else { 1000 };
 /// How often the relay looks after a lease.
 const LOOK: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(5));
+/// How much later than the relay another thread asks a lease to leave whose time is over.
+const LATE: Duration = Duration::from_millis(20);
 /// A first lease that has taken no call by then, and does not end, is stuck. Drivers that compile a kernel at its first launch take
 /// several seconds for one with many calls of the host, and longer on a busy machine.
 const BEGINS_WITHIN: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
@@ -254,6 +257,9 @@ impl Relay {
 
     fn lease_on_device(&mut self, lease: u32, granted: u32) -> Result<Attempt, ServerFailure> {
         let core = &Arc::clone(&self.core);
+        // A driver may keep this thread while the lease runs already.
+        let is_late = Arc::new(AtomicBool::new(false));
+        let _watched = self.ask_when_late(&is_late, granted);
         #[cfg(test)]
         let mut none = self.launch.clone().workgroups(0);
         #[cfg(test)]
@@ -284,7 +290,7 @@ impl Relay {
         if let Some(device) = &core.device {
             let _ = device.flush();
         }
-        let end = self.watch(&event, granted);
+        let end = self.watch(&event, granted, &is_late);
         core.set_batch(None);
         let done = core.frame.is_done(lease);
         match end {
@@ -330,7 +336,7 @@ impl Relay {
     }
 
     /// Looks after a lease until it has ended.
-    fn watch(&mut self, event: &crate::device::Event, granted: u32) -> End {
+    fn watch(&mut self, event: &crate::device::Event, granted: u32, is_late: &AtomicBool) -> End {
         let core = &Arc::clone(&self.core);
         let policy = core.policy;
         let begun = Instant::now();
@@ -348,7 +354,8 @@ impl Relay {
             match event.wait_timeout(slice) {
                 Ok(()) => {
                     self.has_run = true;
-                    return End::Done(self.cause(own, granted));
+                    let late = is_late.load(Ordering::Acquire).then_some(Cause::Time);
+                    return End::Done(self.cause(own.or(late), granted));
                 }
                 Err(WaitError::Failed(error)) => return End::Faulty(error),
                 Err(WaitError::Deadline) => {}
@@ -393,6 +400,18 @@ impl Relay {
                 return End::Stuck(now - since);
             }
         }
+    }
+
+    /// Has a lease about to be launched asked to leave, should this thread be held up in the driver until after the
+    /// lease's time; `is_late` tells.
+    fn ask_when_late(&self, is_late: &Arc<AtomicBool>, granted: u32) -> Option<Watched> {
+        let (core, is_late) = (Arc::clone(&self.core), Arc::clone(is_late));
+        lease_clock::ask_after(self.core.policy.time.saturating_add(LATE), move || {
+            if core.interrupts() == granted {
+                is_late.store(true, Ordering::Release);
+                core.interrupt();
+            }
+        })
     }
 
     /// Why a lease has ended that has ended well.

@@ -17,6 +17,7 @@ use super::statistics::{Counters, ServiceStatistics};
 use super::stream::Open;
 use crate::clock::Instant;
 use crate::device::DeviceShared;
+use crate::device::release::release_elsewhere;
 use crate::device::submissions::{serve, serve_device};
 use crate::device::wait::lock;
 use crate::kernel::calls::{CallDeclaration, CallSet};
@@ -380,9 +381,15 @@ impl Shared {
             let version = self.version.load(Ordering::Acquire);
             if version != known {
                 known = version;
-                mailboxes = (self.mailboxes().into_iter())
-                    .map(|m| (m, Sweeper::default()))
+                let current = (self.mailboxes().into_iter())
+                    .map(|mailbox| (mailbox, Sweeper::default()))
                     .collect();
+                let former = std::mem::replace(&mut mailboxes, current);
+                let is_gone = |mailbox: &Mailbox| !mailbox.is_alive();
+                if former.iter().any(|(mailbox, _)| is_gone(mailbox)) {
+                    // Kernels of other devices wait for this thread.
+                    release_elsewhere(former);
+                }
             }
             let sweeps = mailboxes.iter_mut();
             let mut served: usize = sweeps

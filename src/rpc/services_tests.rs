@@ -514,3 +514,43 @@ fn calls_of_launches_are_served_by_whoever_awaits_them() {
         assert_eq!(squares, expected, "{}", adapter.name);
     }
 }
+
+/// What is left at the ports of a device that was dropped: its driver may be entered when the last hold of it goes, which a
+/// thread must not do that kernels of other devices wait for.
+#[test]
+fn threads_that_serve_let_go_of_ports_elsewhere() {
+    struct Left(std::sync::mpsc::Sender<Option<String>>);
+    impl crate::calls::CallStream for Left {
+        type Output = u32;
+        fn put(&mut self, _: &[u32]) {}
+        fn get(&mut self, _: usize, _: &mut Vec<u32>) {}
+        fn close(self) -> u32 {
+            0
+        }
+    }
+    impl Drop for Left {
+        fn drop(&mut self) {
+            let _ = self
+                .0
+                .send(std::thread::current().name().map(str::to_owned));
+        }
+    }
+    let (tell, told) = std::sync::mpsc::channel();
+    let services = HostServices::builder()
+        .stream("fn left() -> u32", move || Left(tell.clone()))
+        .start()
+        .unwrap();
+    let mut gone = services.loopback().unwrap();
+    gone.exchange(crate::kernel::calls::opcode("left"), &[], 0, MINUTE)
+        .unwrap();
+    drop(gone);
+    // Whoever comes next has the ports forgotten.
+    let _next = services.loopback().unwrap();
+    let thread = told.recv_timeout(MINUTE).unwrap();
+    assert!(
+        !thread
+            .as_ref()
+            .is_some_and(|name| name.starts_with("tombolo calls")),
+        "{thread:?}"
+    );
+}

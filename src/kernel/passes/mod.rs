@@ -14,9 +14,12 @@
 //!
 //! [`spill`] comes when the variables of the runtime are in place, and before the guards, which see its loops.
 //!
+//! [`code`] is what passes build new bodies of functions with.
+//!
 //! Where both are wanted, [`loop_guard`] runs before [`grid`], to see the user's functions by the
 //! user's names.
 
+mod code;
 pub mod globals;
 pub mod grid;
 pub mod loop_guard;

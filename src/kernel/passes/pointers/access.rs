@@ -17,6 +17,7 @@ use naga::{BinaryOperator as Op, Scalar, ScalarKind};
 use super::builder::{Builder, Value};
 use super::place::{Base, Place};
 use super::shape::{Shape, Ty};
+use crate::kernel::passes::code::Emitter;
 
 impl Builder<'_> {
     /// The element of the byte `offset` behind the place, and the word inside.

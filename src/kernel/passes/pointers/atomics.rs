@@ -4,6 +4,7 @@ use naga::{AtomicFunction, Expression, Scalar, ScalarKind, Statement};
 
 use super::builder::{Builder, Value};
 use super::place::{Base, Place};
+use crate::kernel::passes::code::Emitter;
 
 /// The result of an atomic operation.
 #[derive(Clone, Copy, Debug)]

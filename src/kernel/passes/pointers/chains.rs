@@ -11,6 +11,7 @@ use super::place::{Place, Root};
 use super::rewrite::{Mapped, Outcomes, Parameter, Rewriter};
 use super::scan::{Role, stride};
 use super::shape::{Shape, Ty, is_unsized};
+use crate::kernel::passes::code::Emitter;
 
 impl Parameter {
     /// Whether the number of bytes behind the place, a limit for indices, is passed along.
@@ -22,7 +23,7 @@ impl Parameter {
 impl Rewriter<'_> {
     pub(super) fn site(&mut self, ty: Ty, align: Option<u32>) -> usize {
         self.sites.push(PointerSite {
-            span: self.builder.span,
+            span: self.builder.code.span,
             function: self.old.name.clone(),
             pointee: ty.name(self.builder.types),
             align,
@@ -115,7 +116,7 @@ impl Rewriter<'_> {
         let index = self.builder.limited(&place, index, stride, count);
         let valid = match place.valid {
             Some(_) => {
-                self.builder.span = self.span_of(handle);
+                self.builder.code.span = self.span_of(handle);
                 let site = self.site(ty, None);
                 self.builder
                     .checked_index(&place, index, stride, count, site)
@@ -181,7 +182,7 @@ impl Rewriter<'_> {
         value: Handle<Expression>,
         result: Option<Handle<Expression>>,
     ) -> Outcomes<()> {
-        let span = self.builder.span;
+        let span = self.builder.code.span;
         let scalar = match self.pointee(pointer)?.shape(self.builder.types) {
             Shape::Atomic(scalar) if is_word(scalar) => scalar,
             _ => {
@@ -199,7 +200,7 @@ impl Rewriter<'_> {
         {
             *compare = self.value(*compare)?;
         }
-        self.builder.span = span;
+        self.builder.code.span = span;
         self.builder.report(place);
         let outcome = self
             .builder
@@ -284,12 +285,12 @@ impl Rewriter<'_> {
                 let align = self.plan.layouts.align(pointee);
                 let root = if self.scan.narrow.low_words {
                     let low = self.low(*pointer)?;
-                    self.builder.span = self.span_of(result);
+                    self.builder.code.span = self.span_of(result);
                     let offset = self.builder.shared_offset(low);
                     self.builder.root_of_offset(None, offset, align, None)
                 } else {
                     let pointer = self.value(*pointer)?;
-                    self.builder.span = self.span_of(result);
+                    self.builder.code.span = self.span_of(result);
                     self.root(pointer, pointee, align)
                 };
                 let place = self.builder.place(root);
@@ -316,7 +317,7 @@ impl Rewriter<'_> {
                 let Some(new) = callee.new else {
                     return Ok(());
                 };
-                self.builder.span = span;
+                self.builder.code.span = span;
                 self.builder.hand_over_notes();
                 let value = result.map(|_| self.builder.add(Expression::CallResult(new)));
                 self.builder.push(Statement::Call {

@@ -16,6 +16,7 @@ use super::builder::{Builder, Value};
 use super::heap::Heap;
 use super::options::{DEVICE_GRANULE, HEAP_GRANULE, ZERO_WORD, site_code};
 use super::place::{Checked, Place};
+use crate::kernel::passes::code::Emitter;
 
 /// Why something may not be touched.
 #[derive(Clone, Copy, Debug)]
@@ -323,7 +324,7 @@ impl Builder<'_> {
                     ty: self.heap.types.u32,
                     init: None,
                 };
-                let variable = self.locals.append(variable, self.span);
+                let variable = self.code.locals.append(variable, self.code.span);
                 self.add(Expression::LocalVariable(variable))
             }));
         }

@@ -16,6 +16,7 @@ use super::builder::Value;
 use super::rewrite::{Outcomes, Rewriter};
 use super::scan::{Role, role};
 use super::visit::{operands, used_by};
+use crate::kernel::passes::code::Emitter;
 
 /// Values with a low word alone.
 #[derive(Default)]
@@ -240,7 +241,7 @@ impl Rewriter<'_> {
                     true => of,
                     false => self.builder.member(of, 0),
                 };
-                self.builder.span = self.span_of(handle);
+                self.builder.code.span = self.span_of(handle);
                 self.builder.load(word)
             }
             Expression::Select {

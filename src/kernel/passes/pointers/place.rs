@@ -6,6 +6,7 @@ use naga::BinaryOperator as Op;
 use super::builder::{Builder, Value};
 use super::heap::Boundary;
 use super::options::ZERO_WORD;
+use crate::kernel::passes::code::Emitter;
 
 /// A translated pointer.
 #[derive(Clone, Copy, Debug)]

@@ -16,6 +16,7 @@ use super::place::Place;
 use super::scan::{FunctionScan, Role};
 use super::shape::{Layouts, Ty};
 use super::visit::operands;
+use crate::kernel::passes::code::Emitter;
 
 /// The new form of a call of a function.
 pub(super) struct Callee {
@@ -149,7 +150,7 @@ pub(super) fn function(
                 _ => None,
             });
     let named_expressions = named.collect();
-    let (expressions, local_variables, body) = rewriter.builder.finish();
+    let (expressions, local_variables, body) = rewriter.builder.code.finish();
     let mut arguments = old.arguments.clone();
     for (argument, parameter) in arguments.iter_mut().zip(scan.parameters()) {
         if let Some(parameter) = parameter {
@@ -204,7 +205,7 @@ impl<'a> Rewriter<'a> {
                     }
                     (false, _) => self.constant(init, &mut copies),
                 };
-                self.builder.locals.get_mut(handle).init = Some(init);
+                self.builder.code.locals.get_mut(handle).init = Some(init);
             }
         }
     }
@@ -225,7 +226,7 @@ impl<'a> Rewriter<'a> {
                 Ok(())
             });
         replaced.unwrap_or_default();
-        self.builder.span = self.span_of(handle);
+        self.builder.code.span = self.span_of(handle);
         let copy = self.builder.add_constant(expression);
         copies.insert(handle, copy);
         copy
@@ -260,7 +261,7 @@ impl<'a> Rewriter<'a> {
             if let Expression::FunctionArgument(index) = *expression
                 && let Some(Some(parameter)) = self.scan.parameters().nth(index as usize)
             {
-                self.builder.span = self.span_of(handle);
+                self.builder.code.span = self.span_of(handle);
                 let value = self.builder.add(Expression::FunctionArgument(index));
                 let place = self.passed(value, parameter);
                 self.map.insert(handle, Mapped::Place(place));
@@ -286,7 +287,7 @@ impl<'a> Rewriter<'a> {
         let mut known = BTreeMap::new();
         for (handle, row) in &self.scan.tabled {
             if let Some(pointer) = self.scan.pointers.get(handle) {
-                self.builder.span = self.span_of(*handle);
+                self.builder.code.span = self.span_of(*handle);
                 let place = (known.entry(*row))
                     .or_insert_with(|| self.row(*row, pointer.pointee, pointer.align));
                 if let Some(place) = *place {
@@ -408,7 +409,7 @@ impl<'a> Rewriter<'a> {
                     *operand = self.value(*operand)?;
                     Ok::<(), PointerError>(())
                 })?;
-                self.builder.span = self.span_of(handle);
+                self.builder.code.span = self.span_of(handle);
                 Mapped::Value(self.builder.add(copy))
             }
         };

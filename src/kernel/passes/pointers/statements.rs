@@ -9,6 +9,7 @@ use super::options::PointerError;
 use super::place::Place;
 use super::rewrite::{Mapped, Outcomes, Rewriter};
 use super::visit::used_by;
+use crate::kernel::passes::code::Emitter;
 
 impl<'a> Rewriter<'a> {
     pub(super) fn block(&mut self, block: &'a Block) -> Outcomes<Block> {
@@ -18,7 +19,7 @@ impl<'a> Rewriter<'a> {
         let mut result = Ok(());
         let around = self.rest;
         for ((statement, span), at) in block.span_iter().zip(0..) {
-            self.builder.span = *span;
+            self.builder.code.span = *span;
             self.rest = block.get(at..).unwrap_or_default();
             result = self.statement(statement, *span);
             if result.is_err() {
@@ -34,7 +35,7 @@ impl<'a> Rewriter<'a> {
         match statement {
             Statement::Emit(range) => {
                 for handle in range.clone() {
-                    self.builder.span = self.span_of(handle);
+                    self.builder.code.span = self.span_of(handle);
                     self.expression(handle)?;
                 }
                 Ok(())
@@ -113,7 +114,7 @@ impl<'a> Rewriter<'a> {
             Statement::Block(inner) => Statement::Block(self.block(inner)?),
             _ => return self.plain_statement(statement),
         };
-        self.builder.span = span;
+        self.builder.code.span = span;
         self.builder.push(new);
         Ok(())
     }
@@ -149,7 +150,7 @@ impl<'a> Rewriter<'a> {
         self.check_writable(pointer, span)?;
         let value = self.value(value)?;
         let ty = self.pointee(pointer)?;
-        self.builder.span = span;
+        self.builder.code.span = span;
         self.builder.report(place);
         self.builder
             .store_value(place, ty, value)
@@ -165,7 +166,7 @@ impl<'a> Rewriter<'a> {
     ) -> Outcomes<()> {
         let value = self.low(value)?;
         let pointer = self.value(pointer)?;
-        self.builder.span = span;
+        self.builder.code.span = span;
         self.builder.store(pointer, value);
         Ok(())
     }
@@ -194,7 +195,7 @@ impl<'a> Rewriter<'a> {
             Ok(())
         })?;
         for result in results {
-            self.builder.span = self.span_of(result);
+            self.builder.code.span = self.span_of(result);
             let copied = self.builder.add(self.old.expressions[result].clone());
             self.map.insert(result, Mapped::Value(copied));
             made.insert(result, copied);

@@ -33,6 +33,7 @@ use super::options::{HeapMemory, PointerError, PointerErrorKind, PointerOptions,
 use super::place::{Base, Place, Root};
 use super::rewrite::Rewriter;
 use crate::device::fence;
+use crate::kernel::passes::code::Emitter;
 
 const TEXT: &str = include_str!("../../../../shaders/system.wgsl");
 const THERE: &str = include_str!("../../../../shaders/system_there.wgsl");
@@ -270,7 +271,7 @@ impl Rewriter<'_> {
         let failed = self.builder.load(failed);
         let condition = self.builder.with(Op::NotEqual, failed, 0);
         let mut accept = Block::new();
-        accept.push(Statement::Break, self.builder.span);
+        accept.push(Statement::Break, self.builder.code.span);
         self.builder.push(Statement::If {
             condition,
             accept,

@@ -6,6 +6,7 @@ use super::builder::{Builder, Value};
 use super::options::PointerErrorKind;
 use super::place::{Base, Place};
 use super::shape::{Shape, Ty, vector_align};
+use crate::kernel::passes::code::Emitter;
 
 /// Words of a value loaded or stored in order in a single statement. More would make modules that
 /// drivers take minutes to compile.

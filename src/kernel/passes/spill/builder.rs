@@ -1,16 +1,15 @@
 //! Builds the new body of a function: expressions with their `Emit` statements, and memory of the function's frame.
 
-use std::collections::HashMap;
-
 use naga::{
-    Arena, BinaryOperator, Block, Expression, GlobalVariable, Handle, Literal, LocalVariable,
-    Scalar, ScalarKind, Span, Statement, Type, UniqueArena,
+    Arena, BinaryOperator, Block, Expression, GlobalVariable, Handle, Literal, Scalar, Span,
+    Statement, Type, UniqueArena,
 };
 
 use super::layout::{self, Layout};
-use crate::kernel::passes::pointers::{Ty, is_not_emitted};
+use crate::kernel::passes::code::{Code, Emitter};
+use crate::kernel::passes::pointers::Ty;
 
-pub(super) type Value = Handle<Expression>;
+pub(super) use crate::kernel::passes::code::Value;
 
 /// The variables of scratch memory at module scope, and how it is laid out.
 pub(super) struct Scratch {
@@ -37,14 +36,7 @@ pub(super) struct Place {
 pub(super) struct Builder<'a> {
     pub types: &'a mut UniqueArena<Type>,
     pub scratch: &'a Scratch,
-    pub expressions: Arena<Expression>,
-    pub locals: Arena<LocalVariable>,
-    /// The place in the user's file that new expressions and statements are made for.
-    pub span: Span,
-    out: Block,
-    /// Length of the arena when the first expression was added that has no `Emit` yet.
-    pending: Option<usize>,
-    literals: HashMap<u32, Value>,
+    pub code: Code,
     words: Value,
     /// Where the function's frame begins, and the literal with the frame's words behind those of the invocation.
     frame: Value,
@@ -55,10 +47,16 @@ pub(super) struct Builder<'a> {
     pub most: u64,
 }
 
+impl Emitter for Builder<'_> {
+    fn code(&mut self) -> &mut Code {
+        &mut self.code
+    }
+}
+
 impl<'a> Builder<'a> {
     pub fn new(types: &'a mut UniqueArena<Type>, scratch: &'a Scratch) -> Self {
-        let mut expressions = Arena::new();
-        let mut add = |expression| expressions.append(expression, Span::UNDEFINED);
+        let mut code = Code::new(Arena::new());
+        let mut add = |expression| code.expressions.append(expression, Span::UNDEFINED);
         let words = add(Expression::GlobalVariable(scratch.words));
         let pointer = add(Expression::GlobalVariable(scratch.first));
         let start = add(Expression::Literal(Literal::U32(0)));
@@ -68,18 +66,12 @@ impl<'a> Builder<'a> {
             left: first,
             right: start,
         });
-        let mut out = Block::new();
         let range = naga::Range::new_from_bounds(first, frame);
-        out.push(Statement::Emit(range), Span::UNDEFINED);
+        code.out.push(Statement::Emit(range), Span::UNDEFINED);
         Self {
             types,
             scratch,
-            expressions,
-            locals: Arena::new(),
-            span: Span::UNDEFINED,
-            out,
-            pending: None,
-            literals: HashMap::new(),
+            code,
             words,
             frame,
             start,
@@ -94,127 +86,15 @@ impl<'a> Builder<'a> {
         self.start
     }
 
-    /// Adds an expression, to be emitted before the next statement where needed.
-    pub fn add(&mut self, expression: Expression) -> Value {
-        if is_not_emitted(&expression) {
-            self.flush();
-        } else {
-            self.pending.get_or_insert(self.expressions.len());
-        }
-        self.expressions.append(expression, self.span)
-    }
-
-    /// Adds an expression that is never emitted: part of the initializer of a variable.
-    pub fn add_constant(&mut self, expression: Expression) -> Value {
-        self.flush();
-        self.expressions.append(expression, self.span)
-    }
-
-    fn flush(&mut self) {
-        if let Some(start) = self.pending.take() {
-            let range = self.expressions.range_from(start);
-            self.out.push(Statement::Emit(range), self.span);
-        }
-    }
-
-    /// Adds a statement.
-    pub fn push(&mut self, statement: Statement) {
-        self.flush();
-        self.out.push(statement, self.span);
-    }
-
     /// Begins a block inside the one at hand, which is returned and waits. Memory taken inside is free at the end.
     pub fn open(&mut self) -> (Block, u64) {
-        self.flush();
-        (std::mem::take(&mut self.out), self.top)
+        (self.code.open(), self.top)
     }
 
     /// Ends the block begun by [`open`](Self::open), and goes on with the block around.
     pub fn close(&mut self, (outer, top): (Block, u64)) -> Block {
-        self.flush();
         self.top = top;
-        std::mem::replace(&mut self.out, outer)
-    }
-
-    /// Ends the function.
-    pub fn finish(mut self) -> (Arena<Expression>, Arena<LocalVariable>, Block) {
-        self.flush();
-        (self.expressions, self.locals, self.out)
-    }
-
-    pub fn word(&mut self, value: u32) -> Value {
-        if let Some(literal) = self.literals.get(&value) {
-            return *literal;
-        }
-        let literal = self.add(Expression::Literal(Literal::U32(value)));
-        self.literals.insert(value, literal);
-        literal
-    }
-
-    pub fn load(&mut self, pointer: Value) -> Value {
-        self.add(Expression::Load { pointer })
-    }
-
-    pub fn store(&mut self, pointer: Value, value: Value) {
-        self.push(Statement::Store { pointer, value });
-    }
-
-    pub fn member(&mut self, base: Value, index: u32) -> Value {
-        self.add(Expression::AccessIndex { base, index })
-    }
-
-    pub fn element(&mut self, base: Value, index: Value) -> Value {
-        self.add(Expression::Access { base, index })
-    }
-
-    pub fn binary(&mut self, op: BinaryOperator, left: Value, right: Value) -> Value {
-        self.add(Expression::Binary { op, left, right })
-    }
-
-    /// `left op right` with a constant.
-    pub fn with(&mut self, op: BinaryOperator, left: Value, right: u32) -> Value {
-        let right = self.word(right);
-        self.binary(op, left, right)
-    }
-
-    /// The bits of `expr` as another kind.
-    pub fn bits(&mut self, expr: Value, from: ScalarKind, kind: ScalarKind) -> Value {
-        if from == kind {
-            return expr;
-        }
-        self.add(Expression::As {
-            expr,
-            kind,
-            convert: None,
-        })
-    }
-
-    pub fn convert(&mut self, expr: Value, to: Scalar) -> Value {
-        self.add(Expression::As {
-            expr,
-            kind: to.kind,
-            convert: Some(to.width),
-        })
-    }
-
-    pub fn select(&mut self, condition: Value, accept: Value, reject: Value) -> Value {
-        self.add(Expression::Select {
-            condition,
-            accept,
-            reject,
-        })
-    }
-
-    /// A copy of a constant expression of `arena`. Constants of the module are named, so the copy refers to them.
-    pub fn copied(&mut self, arena: &Arena<Expression>, handle: Value) -> Value {
-        let mut copy = arena[handle].clone();
-        let copied: Result<(), std::convert::Infallible> =
-            crate::kernel::passes::pointers::visit::operands(&mut copy, &mut |operand| {
-                *operand = self.copied(arena, *operand);
-                Ok(())
-            });
-        copied.unwrap_or_default();
-        self.add_constant(copy)
+        self.code.close(outer)
     }
 
     /// Memory of the frame for a value, until the block at hand ends.
@@ -260,13 +140,7 @@ impl<'a> Builder<'a> {
     /// The place so many words behind, where the number is known as the kernel runs; `ty` lies there.
     pub fn moved(&mut self, place: &Place, index: Value, words: u32, ty: Ty) -> Place {
         let distance = words.wrapping_mul(self.scratch.lanes);
-        let distance = match distance {
-            1 => index,
-            d if d.is_power_of_two() => {
-                self.with(BinaryOperator::ShiftLeft, index, d.trailing_zeros())
-            }
-            d => self.with(BinaryOperator::Multiply, index, d),
-        };
+        let distance = self.times(index, distance);
         Place {
             base: self.binary(BinaryOperator::Add, place.base, distance),
             constant: place.constant,
@@ -280,20 +154,14 @@ impl<'a> Builder<'a> {
         if count > 2 * step {
             done = count / step * step;
             let ty = crate::kernel::passes::pointers::vector_type(self.types, 1, Scalar::U32);
-            let variable = LocalVariable {
-                name: None,
-                ty,
-                init: None,
-            };
-            let variable = self.locals.append(variable, self.span);
-            let counter = self.add(Expression::LocalVariable(variable));
+            let counter = self.local(ty);
             let zero = self.word(0);
             self.store(counter, zero);
             let outer = self.open();
             let index = self.load(counter);
             let goes_on = self.with(BinaryOperator::Less, index, done);
             let mut leave = Block::new();
-            leave.push(Statement::Break, self.span);
+            leave.push(Statement::Break, self.code.span);
             self.push(Statement::If {
                 condition: goes_on,
                 accept: Block::new(),

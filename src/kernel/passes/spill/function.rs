@@ -13,6 +13,7 @@ use super::builder::{Builder, Place, Value};
 use super::filled::is_filled_first;
 use super::maker::{Key, Made};
 use super::range::Ranges;
+use crate::kernel::passes::code::Emitter;
 use crate::kernel::passes::pointers::Ty;
 use crate::kernel::passes::pointers::visit::operands;
 
@@ -104,7 +105,7 @@ impl Body<'_, '_> {
         }
         let mut places = HashMap::new();
         for (handle, variable) in self.old.local_variables.iter() {
-            self.b.span = self.old.local_variables.get_span(handle);
+            self.b.code.span = self.old.local_variables.get_span(handle);
             if self.b.scratch.layout.in_memory(self.b.types, variable.ty) {
                 let place = self.b.take(Ty::Handle(variable.ty));
                 match variable.init {
@@ -117,14 +118,15 @@ impl Body<'_, '_> {
             }
             let init = variable.init;
             let copy = LocalVariable {
-                init: init.map(|init| self.b.copied(&self.old.expressions, init)),
+                init: init.map(|init| self.b.copied_constant(&self.old.expressions, init)),
                 ..variable.clone()
             };
-            let span = self.b.span;
-            self.locals.insert(handle, self.b.locals.append(copy, span));
+            let span = self.b.code.span;
+            self.locals
+                .insert(handle, self.b.code.locals.append(copy, span));
         }
         for (handle, expression) in self.old.expressions.iter() {
-            self.b.span = self.old.expressions.get_span(handle);
+            self.b.code.span = self.old.expressions.get_span(handle);
             let form = match *expression {
                 Expression::LocalVariable(local) => match places.get(&local) {
                     Some(place) => Form::Pointer(*place),
@@ -155,7 +157,7 @@ impl Body<'_, '_> {
         shared.sort_by_key(|(words, _)| *words);
         for (words, handle) in shared {
             let variable = &self.module.global_variables[handle];
-            self.b.span = self.module.global_variables.get_span(handle);
+            self.b.code.span = self.module.global_variables.get_span(handle);
             let place = self.b.shared(words, Ty::Handle(variable.ty));
             match variable.init {
                 Some(init) => self.constant(&place, &self.module.global_expressions, init),
@@ -180,7 +182,7 @@ impl Body<'_, '_> {
                 }
             }
             _ => {
-                let value = self.b.copied(arena, value);
+                let value = self.b.copied_constant(arena, value);
                 self.b.store_value(place, value);
             }
         }
@@ -268,7 +270,7 @@ impl Body<'_, '_> {
 
     /// Makes an expression of an `Emit`; `next` is stored or returned by the statement behind.
     pub fn emit(&mut self, handle: Value, next: Option<Value>) {
-        self.b.span = self.old.expressions.get_span(handle);
+        self.b.code.span = self.old.expressions.get_span(handle);
         let form = match self.old.expressions[handle] {
             Expression::Access { base, index } => self.access(base, |body, place| {
                 let kind = body.kind(index);

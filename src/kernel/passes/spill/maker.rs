@@ -192,7 +192,7 @@ impl<'a> Maker<'a> {
         body.block(&old.body);
         let names = body.names();
         let (start, most) = (body.b.start(), body.b.most);
-        let (expressions, local_variables, block) = body.b.finish();
+        let (expressions, local_variables, block) = body.b.code.finish();
         let function = Function {
             name: old.name.clone(),
             arguments,

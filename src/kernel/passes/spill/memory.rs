@@ -4,6 +4,7 @@ use naga::{BinaryOperator as Op, Expression, Handle, Scalar, ScalarKind, Type};
 
 use super::builder::{Builder, Index, Place, Value};
 use super::layout::{element, part, words};
+use crate::kernel::passes::code::Emitter;
 use crate::kernel::passes::pointers::{Shape, Ty, vector_type};
 
 /// Words moved in one turn of a loop.

@@ -6,6 +6,7 @@ use naga::{Block, Expression, Function, Handle, Span, Statement};
 
 use super::builder::Value;
 use super::function::{Body, Form};
+use crate::kernel::passes::code::Emitter;
 use crate::kernel::passes::pointers::is_not_emitted;
 use crate::kernel::passes::pointers::visit::used_by;
 
@@ -13,7 +14,7 @@ impl Body<'_, '_> {
     pub fn block(&mut self, block: &Block) {
         let statements: Vec<(&Statement, &Span)> = block.span_iter().collect();
         for (index, (statement, span)) in statements.iter().enumerate() {
-            self.b.span = **span;
+            self.b.code.span = **span;
             let next = statements.get(index + 1).map(|(statement, _)| *statement);
             self.statement(statement, **span, next);
         }
@@ -60,7 +61,7 @@ impl Body<'_, '_> {
                 for handle in range.clone() {
                     self.emit(handle, next);
                 }
-                self.b.span = span;
+                self.b.code.span = span;
             }
             Statement::Block(block) => {
                 let block = self.inner(block);
@@ -73,7 +74,7 @@ impl Body<'_, '_> {
             } => {
                 let condition = self.plain(*condition);
                 let (accept, reject) = (self.inner(accept), self.inner(reject));
-                self.b.span = span;
+                self.b.code.span = span;
                 self.b.push(Statement::If {
                     condition,
                     accept,
@@ -90,7 +91,7 @@ impl Body<'_, '_> {
                         fall_through: case.fall_through,
                     });
                 }
-                self.b.span = span;
+                self.b.code.span = span;
                 self.b.push(Statement::Switch {
                     selector,
                     cases: made,
@@ -126,7 +127,7 @@ impl Body<'_, '_> {
         let break_if = break_if.map(|value| self.plain(value));
         let continuing = self.b.close(inner);
         let body = self.b.close(outer);
-        self.b.span = span;
+        self.b.code.span = span;
         self.b.push(Statement::Loop {
             body,
             continuing,
