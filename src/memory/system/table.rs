@@ -188,7 +188,7 @@ pub(crate) fn words(
             faults.start,
             solid.map_or(0, |solid| solid.word),
             solid_flags,
-            u32::from(step) * PAGE_SHIFT | (u32::from(marks) * TOUCHED) << MARKS_SHIFT,
+            (u32::from(step) * PAGE_SHIFT) | ((u32::from(marks) * TOUCHED) << MARKS_SHIFT),
         ],
         limits,
     ];
