@@ -1,5 +1,6 @@
 // Pages of the host's memory in frames of a pool: the translation of addresses in kernels of mode System. The host's
-// side, and the layout of the table, is src/memory/system/table.rs.
+// side, and the layout of the table, is src/memory/system/table.rs. What the third word of a row stands for is the
+// function tombolo_system_place's to say: shaders/system_there.wgsl or shaders/system_live.wgsl.
 //
 // A row of the table for a page: number of the page (low word, high word), the first word of its frame, rights. The
 // first bit of the rights says that the whole page may be read, the second that it may be written, the third that the
@@ -7,7 +8,7 @@
 // word to read begin, and eight for each word to write.
 
 @group(0) @binding(0) var<storage, read> tombolo_system_table: array<vec4<u32>>;
-// Number of faults, and three unused words; a word for each frame that says whether the frame has been written; 2,048 words
+// Number of faults, and three unused words; a word for each frame: 1 once it has been written, 2 once it has been touched; 2,048 words
 // with a bit for each of as many pages as have noted a fault, by a hash; four words for each fault.
 @group(0) @binding(1) var<storage, read_write> tombolo_system_faults: array<atomic<u32>>;
 @group(0) @binding(2) var<storage, read_write> tombolo_system_status: array<atomic<u32>, 16>;
@@ -59,12 +60,12 @@ fn tombolo_system_find(base: u32, base_high: u32, offset: u32, words: u32, code:
     let page_high = high >> 12u;
     let head = tombolo_system_table[0];
     let more = tombolo_system_table[1];
+    let solid = tombolo_system_table[2];
     // No step for the solid span, one or two for other pages.
     var entry: vec4<u32>;
     let ahead = page - head.x;
     if page_high == head.y && ahead < head.z {
-        let solid = tombolo_system_table[2];
-        entry = vec4<u32>(page, page_high, solid.y + ahead * 1024u, solid.z);
+        entry = vec4<u32>(page, page_high, solid.y + (ahead << (solid.w & 31u)), solid.z);
     } else {
         entry = tombolo_system_table[more.z + (((page + page_high * 0x9e3779b9u) * more.x) >> head.w)];
         if ((entry.x ^ page) | (entry.y ^ page_high)) != 0u {
@@ -84,23 +85,27 @@ fn tombolo_system_find(base: u32, base_high: u32, offset: u32, words: u32, code:
             fits = ((masks[(word >> 5u) & 3u] >> (word & 31u)) & wanted) == wanted;
         }
     }
-    if !fits {
+    var frame = 0u;
+    if fits { frame = tombolo_system_place(entry.z, page, page_high); }
+    if frame == 0u {
         // A write to what may be read is told apart from a write elsewhere.
         var told = code & 0x7fffffffu;
-        if (strange | (writes ^ 1u)) == 0u {
+        if !fits && (strange | (writes ^ 1u)) == 0u {
             let masks = tombolo_system_table[(entry.w >> 3u) + (word >> 7u)];
             if ((entry.w | (masks[(word >> 5u) & 3u] >> (word & 31u))) & 1u) != 0u { told = code; }
         }
         tombolo_system_fault(low, high, told, more.w);
         return 4u * writes;
     }
-    if writes != 0u && (entry.w & 4u) == 0u {
-        let dirty = 4u + (entry.z >> 10u);
-        if atomicLoad(&tombolo_system_faults[dirty]) == 0u {
-            atomicStore(&tombolo_system_faults[dirty], 1u);
+    // Whether it is written, and, where the host asks for that, that it is touched.
+    let marks = writes | (solid.w >> 8u);
+    if marks != 0u && (entry.w & 4u) == 0u {
+        let flags = 4u + (frame >> 10u);
+        if (atomicLoad(&tombolo_system_faults[flags]) & marks) != marks {
+            atomicOr(&tombolo_system_faults[flags], marks);
         }
     }
-    return entry.z + word;
+    return frame + word;
 }
 
 // The address `index * stride` bytes further on.

@@ -277,7 +277,7 @@ pub mod heap {
 /// System allocations: memory of the host, whatever allocated it, lent to launches whose kernels follow pointers into it.
 pub mod system {
     pub use crate::launch::system::{SystemError, SystemRun};
-    pub use crate::memory::{SystemAccess, SystemMemory};
+    pub use crate::memory::{SystemAccess, SystemMemory, SystemTier};
 }
 
 /// Calls from kernels to Rust.

@@ -262,9 +262,10 @@ pub(crate) fn over_window(
 ) -> Result<wgpu::Buffer, String> {
     let start = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
     let start = std::ptr::NonNull::new(start).ok_or("a window begins at null")?;
-    // SAFETY: bytes that kernels reach are valid while the buffer is used: the table of the only kernels that are bound to it
-    // names no others (`memory::system::in_place`). A page that is not there ends its kernel.
-    let buffer = unsafe { tombolo_cpu::Buffer::from_host(start, bytes, keeper) };
+    // SAFETY: bytes that invocations reach are valid while the buffer is used: the table of the only kernels that are bound to
+    // it names no others (`memory::system::in_place`), and the adapter refuses the buffer to kernels with several lanes. A
+    // page that is not there ends its kernel.
+    let buffer = unsafe { tombolo_cpu::Buffer::from_address_space(start, bytes, keeper) };
     let descriptor = wgpu::BufferDescriptor {
         label: Some("tombolo window"),
         size: bytes,

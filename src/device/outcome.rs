@@ -74,6 +74,27 @@ pub enum ExecutionError {
         /// The source line with a marker below.
         excerpt: Box<str>,
     },
+    /// A helper that takes an array of any length was given one that is shorter than an index that it used (checked mode).
+    #[error(
+        "kernel `{kernel}`: index {index} of an array of {length} elements at {file}:{line}:{column}; the last element was \
+         taken instead: compare the index with `arrayLength`\n{excerpt}"
+    )]
+    SpanIndex {
+        /// The kernel's entry point.
+        kernel: String,
+        /// The program's name.
+        file: Box<str>,
+        /// 1-based line of the access.
+        line: u32,
+        /// 1-based column of the access, in characters.
+        column: u32,
+        /// The index, of the invocation that wrote its own first. A negative index has its 32 bits.
+        index: u32,
+        /// Elements of the array that the helper was given.
+        length: u32,
+        /// The source line with a marker below.
+        excerpt: Box<str>,
+    },
     /// The kernel gave up: an `assert` failed, or a `panic` was reached.
     #[error(
         "kernel `{kernel}`: {}: {message}, at {file}:{line}:{column}, invocation {invocation}\n{excerpt}",
@@ -180,6 +201,7 @@ pub enum ExecutionError {
 debug_by_text!(ExecutionError {
     LoopCut,
     Pointer,
+    SpanIndex,
     Assertion,
     CallFailed,
     Sanitizer,

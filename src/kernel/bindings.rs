@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use naga::{Module, ResourceBinding};
 
 use super::passes::globals::is_global;
-use super::passes::pointers::HeapMemory;
+use super::passes::pointers::{HeapMemory, LivePlaces};
 
 /// Bindings for the runtime's additions to a kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,14 +115,21 @@ impl RuntimeBindings {
         range.map(|index| self.segment(index)).collect()
     }
 
-    /// The pool, the table and the faults of a kernel that follows pointers into lent memory, in the place of segments.
-    pub(crate) fn system(&self) -> HeapMemory {
-        let [pool, table, faults] = [0, 1, 2].map(|index| self.segment(index));
+    /// The pool, the table and the faults of a kernel that follows pointers into lent memory, in the place of segments, and
+    /// the places of pages where the kernel waits for pages: with barriers, or turns that are rationed.
+    pub(crate) fn system(&self, live: Option<(bool, bool)>) -> HeapMemory {
+        let [pool, table, faults, places, backoff] =
+            [0, 1, 2, 3, 4].map(|index| self.segment(index));
         HeapMemory::System {
             pool,
             table,
             faults,
             status: self.status(),
+            live: live.map(|(barriers, rationed)| LivePlaces {
+                places,
+                barriers,
+                backoff: rationed.then_some(backoff),
+            }),
         }
     }
 

@@ -99,6 +99,9 @@ pub(crate) struct Compiled {
     pub(crate) heap: Option<HeapUse>,
     /// The kernel follows pointers into memory that is lent to launches.
     pub(crate) system: bool,
+    /// Bindings of such a kernel: pool, table and faults; places, where it waits for pages that are missing; and memory that
+    /// is read for delays.
+    pub(crate) system_bindings: u32,
     /// The arguments, by ascending index, reached through the argument table: for want of bindings, or because the
     /// argument lies in the heap, which the kernel reaches anyway, or because the kernel passes pointers to the
     /// argument.
@@ -200,7 +203,7 @@ pub(crate) struct HeapUse {
 }
 
 /// Bindings for the pool, the table and the faults of a kernel that follows pointers into lent memory.
-pub(crate) const SYSTEM_BINDINGS: u32 = 3;
+const SYSTEM_BINDINGS: u32 = 3;
 
 impl HeapUse {
     fn of(facts: &PointerFacts, heap: &HeapSetup) -> Self {
@@ -245,6 +248,7 @@ pub(crate) fn compile(
         bindings,
         pointers,
         prints,
+        span_sites,
         interface,
         table,
         tabled_globals,
@@ -301,8 +305,15 @@ pub(crate) fn compile(
     });
     let prints = (program.inner.prints.as_ref().zip(prints))
         .map(|(prints, facts)| Arc::new(sites(&places, prints, facts)));
-    let report = (guarded || checked.is_some() || has_status || call_use.reports)
-        .then(|| report(Arc::clone(&places), guard, checked, calls.clone()));
+    let report = (guarded || checked.is_some() || has_status || call_use.reports).then(|| {
+        report(
+            Arc::clone(&places),
+            guard,
+            checked,
+            calls.clone(),
+            span_sites,
+        )
+    });
     Ok(Compiled {
         id: unique_id(),
         program: program.name().into(),
@@ -321,6 +332,11 @@ pub(crate) fn compile(
         prints,
         heap,
         system,
+        system_bindings: match (system, options.heap.live_pages) {
+            (false, _) => 0,
+            (true, false) => SYSTEM_BINDINGS,
+            (true, true) => SYSTEM_BINDINGS + 1 + u32::from(options.heap.has_loop_budget),
+        },
         table,
         globals,
         calls,
@@ -402,8 +418,9 @@ fn instrument(
     }
     // Devices with such lanes have neither such barriers nor turns to spare.
     let has_padding = !options.heap.barriers && options.heap.has_loop_budget;
-    let dismissed = calls && has_padding && padding_lanes::dismiss(module, entry);
-    let shares_turns = calls && options.heap.has_loop_budget && group_turns::share(module, entry);
+    let waits = calls || options.heap.live_pages;
+    let dismissed = waits && has_padding && padding_lanes::dismiss(module, entry);
+    let shares_turns = waits && options.heap.has_loop_budget && group_turns::share(module, entry);
     let counts_turns = turns::run(module, entry);
     let guard = options.loop_budget.and_then(|budget| {
         let guard = loop_guard::run(module, entry, budget, bindings.status())?;

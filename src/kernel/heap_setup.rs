@@ -51,6 +51,8 @@ pub(crate) struct HeapSetup {
     pub pointers_apart: bool,
     /// Posts of calls have separate memory.
     pub splits_ports: bool,
+    /// Kernels that follow pointers into lent memory wait for pages that are missing.
+    pub live_pages: bool,
     /// The kernel may get a status record, which takes a binding.
     pub may_report: bool,
     /// Storage arguments in the heap, for kernels that reach the heap anyway: these go through the heap's bindings as
@@ -85,6 +87,7 @@ impl Default for HeapSetup {
             has_loop_budget: false,
             pointers_apart: false,
             splits_ports: false,
+            live_pages: false,
             may_report: false,
             beside: Vec::new(),
         }
@@ -141,7 +144,8 @@ impl HeapSetup {
         PointerOptions {
             mode: self.mode,
             memory: match self.device_segments {
-                _ if self.is_system() => bindings.system(),
+                _ if self.is_system() => bindings
+                    .system((self.live_pages).then_some((self.barriers, self.has_loop_budget))),
                 0 => HeapMemory::Unified {
                     segments: bindings.segments(0..self.segments),
                 },

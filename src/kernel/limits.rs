@@ -1,6 +1,6 @@
 //! What a kernel needs of a device, against the device's limits.
 
-use super::compile::{Code, Compiled, SYSTEM_BINDINGS, Variant};
+use super::compile::{Code, Compiled, Variant};
 use super::error::KernelError;
 use super::plan::plan_groups;
 use super::reflect::ArgumentKind;
@@ -65,7 +65,7 @@ fn bindings(device: &DeviceShared, compiled: &Compiled) -> Vec<Check> {
             let (tables, of_device) = heap.tables;
             u64::from(heap.segments + heap.device_segments + tables + u32::from(of_device))
         })
-        + u64::from(compiled.system) * u64::from(SYSTEM_BINDINGS)
+        + u64::from(compiled.system_bindings)
         + u64::from(compiled.table_rows() > 0)
         + u64::from(compiled.globals_binding().is_some())
         - compiled.table.len() as u64;

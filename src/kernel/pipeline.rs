@@ -160,6 +160,8 @@ pub(crate) struct Form {
     pub(crate) segments: Segments,
     /// The arguments that lie in the heap, by ascending index.
     pub(crate) beside: Vec<Beside>,
+    /// Pages of lent memory come while the kernel runs.
+    pub(crate) live_pages: bool,
 }
 
 impl Form {
@@ -167,6 +169,7 @@ impl Form {
         Self {
             segments,
             beside: Vec::new(),
+            live_pages: false,
         }
     }
 }
@@ -312,6 +315,7 @@ fn compile_options(device: &DeviceShared, form: &Form, options: KernelOptions) -
             splits_ports: device.capabilities.splits_ports(),
             checked,
             allocations: form.segments.tables,
+            live_pages: form.live_pages,
             may_report: checked || loop_budget.is_some(),
             beside: form.beside.clone(),
         },
@@ -387,6 +391,34 @@ impl KernelShared {
         if own == form.segments && form.beside.is_empty() {
             return Ok(Arc::clone(self));
         }
+        self.in_form(device, origin, form)
+    }
+
+    /// The kernel that follows pointers into lent memory and waits for pages that are missing; itself where it follows
+    /// none.
+    ///
+    /// # Errors
+    /// Those of compiling a kernel.
+    pub(crate) fn with_live_pages(
+        self: &Arc<Self>,
+        device: &DeviceShared,
+    ) -> Result<Arc<Self>, KernelError> {
+        let Some(origin) = self.origin.as_ref().filter(|_| self.compiled.system) else {
+            return Ok(Arc::clone(self));
+        };
+        let form = Form {
+            live_pages: true,
+            ..Form::plain(Segments::of_arguments(1))
+        };
+        self.in_form(device, origin, form)
+    }
+
+    fn in_form(
+        &self,
+        device: &DeviceShared,
+        origin: &Origin,
+        form: Form,
+    ) -> Result<Arc<Self>, KernelError> {
         let mut forms = lock(&self.forms);
         if let Some(kernel) = forms.get(&form) {
             return Ok(Arc::clone(kernel));

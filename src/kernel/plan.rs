@@ -2,7 +2,7 @@
 
 use naga::ResourceBinding;
 
-use super::compile::{Compiled, SYSTEM_BINDINGS, Variant};
+use super::compile::{Compiled, Variant};
 use super::passes::grid::BYTES as GRID_BYTES;
 use super::passes::pointers::HeapInfo;
 use super::reflect::ArgumentKind;
@@ -41,7 +41,7 @@ pub(crate) enum Source {
     Heap(u32),
     /// A part of the allocation table, or, behind the parts, the table of the device's own memory.
     Allocations(u32),
-    /// The pool, the table and the faults of a kernel that follows pointers into lent memory, by this number.
+    /// The pool, the table, the faults and the places of a kernel that follows pointers into lent memory, by this number.
     System(u32),
     /// Where the heap lies.
     HeapInfo,
@@ -120,12 +120,10 @@ impl Plan {
 
     /// The segments of the heap, the allocation table, and where the heap lies.
     fn heap(&mut self, compiled: &Compiled) {
-        if compiled.system {
-            for index in 0..SYSTEM_BINDINGS {
-                let at = compiled.bindings.segment(index);
-                // The second is the table.
-                self.want(at, Source::System(index), storage(index == 1, 16));
-            }
+        for index in 0..compiled.system_bindings {
+            let at = compiled.bindings.segment(index);
+            // The second is the table.
+            self.want(at, Source::System(index), storage(index == 1, 16));
         }
         let Some(heap) = compiled.heap else {
             return;

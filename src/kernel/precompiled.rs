@@ -98,6 +98,7 @@ impl Device {
             prints: None,
             heap: None,
             system: false,
+            system_bindings: 0,
             table: Vec::new(),
             globals: None,
             calls: None,

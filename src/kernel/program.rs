@@ -181,7 +181,7 @@ impl Program {
                     }
                 };
                 text_limits::check_types(&module).map_err(too_complex)?;
-                lower_spans(&mut module, reporter)?;
+                lower_spans(&mut module, reporter, false)?;
                 mark_globals(&mut module, reporter)?;
                 validator(Capabilities::all())
                     .validate(&module)
@@ -308,10 +308,15 @@ pub(crate) fn free_group(source: &str) -> u32 {
         .unwrap_or(0)
 }
 
-/// Makes functions of arrays from the helpers of a module that take arrays of any length.
-pub(super) fn lower_spans(module: &mut Module, reporter: Reporter<'_>) -> Result<(), KernelError> {
-    match passes::spans::run(module) {
-        Ok(_) => Ok(()),
+/// Makes functions of arrays from the helpers of a module that take arrays of any length; the places where indices are checked,
+/// if `checked`.
+pub(super) fn lower_spans(
+    module: &mut Module,
+    reporter: Reporter<'_>,
+    checked: bool,
+) -> Result<Vec<naga::Span>, KernelError> {
+    match passes::spans::run(module, checked) {
+        Ok(sites) => Ok(sites.unwrap_or_default()),
         Err(error) => {
             let place = reporter.back(error.span);
             let labels = place.into_iter().map(|range| (range, String::new()));
@@ -550,7 +555,7 @@ impl Inner {
         let mut module =
             parse(text.text()).map_err(|e| KernelError::Type(reporter.parse_error(&e)))?;
         text_limits::check_types(&module).map_err(|excess| reporter.excess(excess))?;
-        lower_spans(&mut module, reporter)?;
+        lower_spans(&mut module, reporter, false)?;
         let bindings = RuntimeBindings::of(&module, u32::MAX);
         if self.calls.is_some() {
             bind::complete(&mut module, &bindings, true, true, false);

@@ -8,7 +8,7 @@ use super::files::Files;
 use super::passes::loop_guard::LoopGuard;
 use super::passes::pointers::{FaultReason, PointerFacts};
 use super::passes::print::PrintFacts;
-use super::passes::status::{CALL, LOOP_GUARD, POINTER};
+use super::passes::status::{CALL, LOOP_GUARD, POINTER, SPAN, SPAN_CLAIM};
 use super::print::{Prints, TextSite};
 use crate::device::CallStatus;
 #[cfg(embedded)]
@@ -99,6 +99,7 @@ pub(super) fn report(
     guard: Option<(LoopGuard, u32)>,
     pointers: Option<PointerFacts>,
     calls: Option<CallSet>,
+    span_sites: Vec<naga::Span>,
 ) -> Report {
     let asks = (pointers.as_ref()).is_some_and(|facts| facts.tables != (0, false));
     let system = (pointers.as_ref()).is_some_and(|facts| facts.system);
@@ -131,6 +132,22 @@ pub(super) fn report(
                 found: Arc::default(),
                 pointee: fault.site.map_or("", |site| site.pointee.as_str()).into(),
                 invocation: fault.invocation,
+                excerpt: at.excerpt.into(),
+            });
+        }
+        if record[SPAN_CLAIM as usize] != 0 {
+            let [code, index, length] = [0, 1, 2].map(|word| record[(SPAN.start + word) as usize]);
+            let site = (code as usize)
+                .checked_sub(1)
+                .and_then(|at| span_sites.get(at));
+            let at = places.of(site.copied());
+            return Err(ExecutionError::SpanIndex {
+                kernel: places.kernel.clone(),
+                file: at.file.into(),
+                line: at.line,
+                column: at.column,
+                index,
+                length,
                 excerpt: at.excerpt.into(),
             });
         }

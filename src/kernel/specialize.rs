@@ -25,6 +25,7 @@ use super::layout::TypeLayout;
 use super::passes::globals;
 use super::passes::pointers::PointerFacts;
 use super::passes::print::PrintFacts;
+use super::passes::span_checks;
 use super::passes::spill::{self, SpillPolicy};
 use super::private_array::PrivateArrayInfo;
 use super::private_memory::Sizes;
@@ -54,6 +55,8 @@ pub(crate) struct Specialized {
     pub pointers: Option<PointerFacts>,
     /// The facts of the print pass, if the kernel prints.
     pub prints: Option<PrintFacts>,
+    /// The places where indices of spans are checked.
+    pub span_sites: Vec<naga::Span>,
     /// The kernel's demands on a launch.
     pub interface: Interface,
     /// The arguments, by index, reached through the heap for want of bindings.
@@ -154,7 +157,8 @@ pub(crate) fn specialize_in(
         },
     };
     work.sizes.check_lengths()?;
-    let completed = work.complete(work.parse()?)?;
+    let (module, span_sites) = work.parse()?;
+    let completed = work.complete(module)?;
     let (bindings, prints) = (completed.bindings.clone(), completed.prints.clone());
     let lowered = work.lower(completed, place)?;
     Ok(Specialized {
@@ -166,6 +170,7 @@ pub(crate) fn specialize_in(
         bindings,
         pointers: lowered.pointers,
         prints,
+        span_sites,
         interface: lowered.interface,
         table: lowered.table,
         tabled_globals: lowered.tabled_globals,
@@ -213,7 +218,8 @@ impl Work<'_> {
         declarations.any(|d| d.kind == DeclarationKind::Directive)
     }
 
-    fn parse(&self) -> Result<Module, KernelError> {
+    /// The module, and the places where indices of spans are checked.
+    fn parse(&self) -> Result<(Module, Vec<naga::Span>), KernelError> {
         let reporter = self.sizes.reporter;
         let mut module = match &self.inner.module {
             Some(module) if !self.enables() => module.clone(),
@@ -226,8 +232,8 @@ impl Work<'_> {
         };
         super::work::count(reporter.text.text().len());
         check_types(&module).map_err(|excess| reporter.excess(excess))?;
-        lower_spans(&mut module, reporter)?;
-        Ok(module)
+        let sites = lower_spans(&mut module, reporter, self.environment.heap.checked)?;
+        Ok((module, sites))
     }
 
     /// Adds what calls, servers, prints and device globals need.
@@ -248,6 +254,9 @@ impl Work<'_> {
                 heap.has_loop_budget,
                 heap.splits_ports,
             );
+        }
+        if let Some(status) = bind::named(&module, span_checks::STATUS) {
+            module.global_variables[status].binding = Some(bindings.status());
         }
         server::complete(&mut module, heap.barriers);
         let point = compute_entry(&module, self.entry);

@@ -32,7 +32,7 @@ pub use pinned::PinnedVec;
 pub use pointer::{PointerKind, Ptr};
 pub use readback::{ReadBack, ReadError};
 pub use staging::TransferStatistics;
-pub use system::{SystemAccess, SystemMemory};
+pub use system::{SystemAccess, SystemMemory, SystemTier};
 
 /// State of this module for each device.
 #[derive(Debug, Default)]
@@ -49,6 +49,8 @@ pub(crate) struct MemoryExtension {
     pinned: pinned::Imports,
     /// Buffers for memory lent to launches.
     pub(crate) system: system::pools::Pools,
+    /// Memory for pages that come while kernels run.
+    pub(crate) live_pages: system::live::Kept,
     /// The pipeline of `shaders/fill.wgsl`.
     fill: std::sync::OnceLock<wgpu::ComputePipeline>,
     /// The pipeline of `shaders/copy_bytes.wgsl`.

@@ -8,7 +8,8 @@
 //! to miss caches and the tables of pages. The ration then lasts a quarter of a second of processor time. Loads, because a
 //! lane that is masked out skips them: lanes that need not wait hardly pay. Also tried: 64 atomics take 0.5 µs;
 //! denormal numbers are flushed; subgroup operations take no time to speak of. A pass drops the walk where nothing is
-//! rationed (`kernel/calls/bind.rs`), and the memory exists only where a service has ports.
+//! rationed (`kernel/calls/bind.rs`), and the memory exists only where a service has ports, or a
+//! kernel waits for pages of lent memory.
 
 use std::sync::{Arc, Mutex};
 

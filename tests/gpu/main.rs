@@ -110,7 +110,9 @@ mod subgroups;
 mod system;
 mod system_faults;
 mod system_kinds;
+mod system_live;
 mod system_paging;
+mod system_prefetch;
 mod table;
 mod threads;
 mod transfers;
@@ -247,7 +249,9 @@ fn main() -> std::process::ExitCode {
         system::CASES,
         system_faults::CASES,
         system_kinds::CASES,
+        system_live::CASES,
         system_paging::CASES,
+        system_prefetch::CASES,
         table::CASES,
         threads::CASES,
         transfers::CASES,

@@ -2,6 +2,7 @@
 
 use crate::cases;
 use crate::harness::Fixture;
+use tombolo::device::ExecutionError;
 use tombolo::kernel::{KernelError, KernelOptions, SpillPolicy};
 use tombolo::{Constants, Kernel, Program, Ptr};
 
@@ -12,6 +13,7 @@ cases![
     spans_of_spilled_arrays,
     spans_beside_pointers_and_prints,
     arguments_that_are_no_spans_are_refused,
+    indices_beyond_a_span_fail_a_checked_launch,
 ];
 
 const POISON: u32 = 0xdead_beef;
@@ -217,6 +219,84 @@ fn arguments_that_are_no_spans_are_refused(_: &Fixture) {
                 );
             }
             other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// With the line, the index and the length of what the helper was given, whatever it was; unchecked, the last element is meant.
+fn indices_beyond_a_span_fail_a_checked_launch(f: &Fixture) {
+    let source = "
+        override N: u32;
+        @group(0) @binding(0) var<storage, read_write> sink: array<u32>;
+        @group(0) @binding(1) var<uniform> at: vec2<u32>;
+        var<private> kept: array<u32, 5>;
+        var<workgroup> words: array<u32, 6>;
+        fn read(values: ptr<function, array<u32>>, at: u32) -> u32 {
+            return values[at];
+        }
+        fn passed_on(values: ptr<function, array<u32>>, at: u32) -> u32 { return read(values, at) + 1u; }
+        fn write(values: ptr<private, array<u32>>, at: i32) {
+            (*values)[at] = 9u;
+        }
+        fn of_group(values: ptr<workgroup, array<u32>>, at: u32) -> u32 {
+            return values[at] + arrayLength(values);
+        }
+        @compute @workgroup_size(1) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+            var three = array(1u, 2u, 3u);
+            var sized: array<u32, N>;
+            sized[N - 1u] = 4u;
+            var found = 0u;
+            switch at.x {
+                case 0u: { found = read(&three, at.y); }
+                case 1u: { found = passed_on(&sized, at.y); }
+                case 2u: { write(&kept, i32(at.y)); found = kept[4]; }
+                default: { found = of_group(&words, at.y); }
+            }
+            sink[id.x] = found;
+        }";
+    let program = Program::new("spans.wgsl", source).unwrap();
+    let constants = Constants::new().set("N", 8u32);
+    for (checked, spill) in [
+        (false, SpillPolicy::Never),
+        (true, SpillPolicy::Never),
+        (true, SpillPolicy::Always),
+    ] {
+        let mut options = KernelOptions::default();
+        options.checked_pointers = Some(checked);
+        options.spill = Some(spill);
+        let kernel = f.device.kernel_with(&program, "main", &constants, options);
+        let kernel = kernel.unwrap_or_else(|error| panic!("{error}"));
+        // What is asked for, the line, the length, and what is found at the end and beyond it.
+        for (what, line, length, last) in
+            [(0u32, 8, 3, 3), (1, 8, 8, 5), (2, 12, 5, 9), (3, 15, 6, 6)]
+        {
+            for index in [length - 1, length, length + 1000, u32::MAX] {
+                let sink = f.device.buffer(&[POISON]).unwrap();
+                let launch = kernel.launch().buffer("sink", &sink);
+                let mut launch = launch.value("at", &[what, index]).workgroups(1);
+                let ended = launch.submit().unwrap().wait();
+                if !checked || index < length {
+                    ended.unwrap();
+                    let found = sink.read().unwrap()[0];
+                    assert_eq!(found, last, "{what} at {index}");
+                    continue;
+                }
+                let error = ended.unwrap_err();
+                let tombolo::device::WaitError::Failed(error) = error else {
+                    panic!("{error}");
+                };
+                let ExecutionError::SpanIndex {
+                    line: at,
+                    index: found,
+                    length: known,
+                    ..
+                } = &*error
+                else {
+                    panic!("{error}");
+                };
+                assert_eq!((*at, *found, *known), (line, index, length), "{error}");
+                assert!(error.to_string().contains("spans.wgsl"), "{error}");
+            }
         }
     }
 }

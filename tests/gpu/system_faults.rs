@@ -14,6 +14,7 @@ use crate::system_kinds::mapped;
 cases![
     addresses_that_are_not_lent_fail_with_their_place,
     what_is_lent_for_reading_is_not_written,
+    no_word_of_a_long_range_is_written_that_is_lent_for_reading,
     a_slice_ends_where_it_ends,
     nothing_changes_where_a_launch_fails,
     what_a_failed_launch_has_written_is_not_read,
@@ -130,6 +131,23 @@ fn what_is_lent_for_reading_is_not_written(f: &Fixture) {
         .run_system(&mut memory)
         .unwrap();
         assert_eq!(o.read().unwrap(), [6]);
+        assert!(values.iter().all(|value| *value == 3));
+    }
+}
+
+/// Wherever the word lies in a long run of pages, in place and in copies.
+fn no_word_of_a_long_range_is_written_that_is_lent_for_reading(f: &Fixture) {
+    let set = kernel(&f.device, SET);
+    let values = vec![3u32; 20 * 1024];
+    for (in_place, index) in crate::system::BOTH.into_iter().flat_map(|in_place| {
+        // From a page's beginning to its end.
+        (0..24).map(move |step| (in_place, 6000 + 43 * step))
+    }) {
+        let mut memory = SystemMemory::new();
+        memory.set_in_place(in_place);
+        let at = memory.lend(&values).address() + 4 * index;
+        let error = pointer_error(run(&set, None, at, &mut memory)).to_string();
+        assert!(error.contains("lent for reading was written"), "{error}");
         assert!(values.iter().all(|value| *value == 3));
     }
 }

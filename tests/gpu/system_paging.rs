@@ -1,11 +1,12 @@
 //! System allocations larger than what a device holds of them at once: pages come when they are missed.
 
-use tombolo::system::{SystemAccess, SystemError, SystemMemory};
+use tombolo::system::{SystemAccess, SystemError, SystemMemory, SystemTier};
 use tombolo::{Constants, Device, DeviceBuffer, DeviceGlobal, Launch, Program, Ptr};
 
 use crate::cases;
 use crate::harness::{Fixture, mix};
 use crate::system::{NODE, boxes, kernel};
+use crate::system_live::numbers;
 
 cases![
     missing_pages_are_fetched,
@@ -13,15 +14,16 @@ cases![
     a_list_is_followed_from_page_to_page,
     more_than_fits_is_refused,
     what_cannot_be_undone_is_refused,
+    buffers_of_the_context_and_the_heap_are_undone,
     addresses_beyond_four_gibibytes_are_found,
     groups_that_meet_are_repeated_as_a_whole,
     a_lost_device_is_an_error,
 ];
 
-/// Memory of which devices get copies, all of them alike.
+/// Memory of which devices get copies, all of them alike: of what does not fit, between launches.
 fn copied<'a>() -> SystemMemory<'a> {
     let mut memory = SystemMemory::new();
-    memory.set_in_place(false);
+    memory.set_tier(Some(SystemTier::Sliced));
     memory
 }
 
@@ -40,12 +42,6 @@ fn gather(device: &Device, pointer: Ptr<u32>, stride: u32, sums: &DeviceBuffer<u
         .value("stride", &stride)
         .buffer("sums", sums)
         .invocations(256u32)
-}
-
-fn numbers(count: u32) -> Vec<u32> {
-    (0..count)
-        .map(|i| i.wrapping_mul(0x9e37_79b9) >> 7)
-        .collect()
 }
 
 fn missing_pages_are_fetched(f: &Fixture) {
@@ -190,18 +186,12 @@ fn what_cannot_be_undone_is_refused(f: &Fixture) {
     let values = numbers(100_000);
     let head = "@group(0) @binding(0) var<uniform> at: usm_ptr;
         @compute @workgroup_size(1) fn main() { let value = *usm_u32(at);";
-    let buffer = f.context.buffer::<u32>(4).unwrap();
     for (what, items, body) in [
         ("it prints", "", "print(\"{}\", value);"),
         (
             "device globals",
             "var<storage, read_write> repeated: u32;",
             "repeated = value;",
-        ),
-        (
-            "a buffer of the context",
-            "@group(0) @binding(1) var<storage, read_write> o: array<u32>;",
-            "o[0] = value;",
         ),
         (
             "a texture",
@@ -224,18 +214,18 @@ fn what_cannot_be_undone_is_refused(f: &Fixture) {
                 usage: tombolo::wgpu::TextureUsages::STORAGE_BINDING,
                 view_formats: &[],
             });
-        let mut memory = copied();
+        let mut memory = SystemMemory::new();
+        memory.set_in_place(false);
         let pointer = memory.lend(&values);
         let mut launch = kernel.launch().value("at", &pointer).workgroups(1);
-        match what {
-            "a buffer of the context" => launch = launch.buffer("o", &buffer),
-            "a texture" => launch = launch.texture("t", &texture.create_view(&Default::default())),
-            _ => {}
+        if what == "a texture" {
+            launch = launch.texture("t", &texture.create_view(&Default::default()));
         }
         // Where everything fits there is nothing to undo.
         let run = launch.run_system(&mut memory).unwrap();
         assert_eq!(run.launches, 1);
         memory.set_pool_bytes(16 * 4096);
+        memory.set_tier(Some(SystemTier::Sliced));
         let refused = launch.run_system(&mut memory).unwrap_err();
         assert!(
             matches!(refused, SystemError::NotRepeatable { .. }),
@@ -244,7 +234,6 @@ fn what_cannot_be_undone_is_refused(f: &Fixture) {
         assert!(refused.to_string().contains(what), "{refused}");
     }
     assert_eq!(global.on(&f.device).read().unwrap(), values[0]);
-    assert_eq!(buffer.read().unwrap()[0], values[0]);
     let services = tombolo::HostServices::builder()
         .call("fn mix(x: u32) -> u32", mix)
         .start()
@@ -272,6 +261,73 @@ fn what_cannot_be_undone_is_refused(f: &Fixture) {
         refused.to_string().contains("calls functions of the host"),
         "{refused}"
     );
+}
+
+/// The other ways to memory that a kernel writes: each attempt begins with what was there before.
+fn buffers_of_the_context_and_the_heap_are_undone(f: &Fixture) {
+    let source = "
+        alias Words = array<u32>;
+        @group(0) @binding(0) var<uniform> words: usm_ptr;
+        @group(0) @binding(1) var<storage, read_write> moving: array<u32>;
+        @group(0) @binding(2) var<storage, read_write> counts: array<atomic<u32>>;
+        @group(0) @binding(3) var<storage, read_write> own: array<u32>;
+        @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+            let w = usm_Words(words);
+            moving[id.x] += 1u;
+            own[id.x] += 3u;
+            atomicAdd(&counts[id.x % 7u], 1u);
+            // Each misses a page, where the one before leads.
+            let next = w[id.x * 4099u] % 64u;
+            moving[id.x] += w[(next + 64u) * 4099u];
+        }";
+    let kernel = kernel(&f.device, source);
+    let values = numbers(1 << 20);
+    let moving = f.context.buffer_from::<u32>(&[100; 200]).unwrap();
+    let heap = f.context.heap().unwrap();
+    let shared = heap.alloc_slice(&[5u32; 9]).unwrap();
+    let own: DeviceBuffer<u32> = f.device.buffer(&[50; 64]).unwrap();
+    let mut memory = copied();
+    let words = memory.lend(&values);
+    memory.set_pool_bytes(3 << 20);
+    let part = moving.slice(70..134).unwrap();
+    let mut launch = (kernel.launch().value("words", &words))
+        .buffer("moving", &part)
+        .pointer("counts", shared.add(1), 7)
+        .buffer("own", &own)
+        .invocations(64u32);
+    for round in 1..3u32 {
+        let run = launch.run_system(&mut memory).unwrap();
+        // The second one knows what the first has touched.
+        assert_eq!(run.launches > 1, round == 1, "{run:?}");
+        let found = moving.read().unwrap();
+        for i in 0..200u32 {
+            let lane = i.wrapping_sub(70);
+            let added = match lane {
+                0..64 => {
+                    let next = values[lane as usize * 4099] % 64;
+                    1 + values[(next as usize + 64) * 4099]
+                }
+                _ => 0,
+            };
+            let expected = (0..round).fold(100u32, |sum, _| sum.wrapping_add(added));
+            assert_eq!(found[i as usize], expected, "{i} of round {round}");
+        }
+        let counts = heap.host().unwrap().slice(shared, 9).unwrap().to_vec();
+        for (i, count) in (0u32..).zip(counts) {
+            let lanes = match i {
+                1..8 => (0..64).filter(|lane| lane % 7 == i - 1).count() as u32,
+                _ => 0,
+            };
+            assert_eq!(count, 5 + round * lanes, "{i} of round {round}");
+        }
+        assert_eq!(own.read().unwrap(), [50 + 3 * round; 64]);
+    }
+    // A launch that gives up leaves a buffer of the device as it was.
+    memory.set_pool_bytes(32 * 4096);
+    launch.run_system(&mut memory).unwrap_err();
+    assert_eq!(own.read().unwrap(), [56; 64]);
+    drop(launch);
+    heap.free(shared).unwrap();
 }
 
 /// Memory that is reserved only takes no room.
@@ -331,7 +387,9 @@ fn find_beyond_four_gibibytes(f: &Fixture, in_place: bool) {
     let list: DeviceBuffer<u32> = f.device.buffer(&indices.map(|i| i as u32)).unwrap();
     let o: DeviceBuffer<u32> = f.device.buffer(&[0; 6]).unwrap();
     let mut memory = copied();
-    memory.set_in_place(in_place);
+    if in_place {
+        memory.set_tier(None);
+    }
     let pointer = memory.lend_mut(&mut *words);
     (kernel.launch().value("words", &pointer))
         .buffer("indices", &list)

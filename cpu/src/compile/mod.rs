@@ -51,6 +51,8 @@ pub(crate) struct Kernel {
     pub(crate) polls: bool,
     /// Whether a work-group may wait for others
     pub(crate) waits: bool,
+    /// Invocations that run side by side: with several, lanes that a branch has switched off load all the same
+    pub(crate) lanes: u32,
     /// Operations of a work-group, estimated
     pub(crate) cost: u64,
     pub(crate) workgroup_size: [u32; 3],
@@ -147,6 +149,7 @@ fn generate(program: &ir::Program, options: Options) -> Result<Compiled> {
         frame_bytes: emitted.frame_bytes,
         polls: emitted.polls,
         waits: emitted.waits,
+        lanes: emitted.lanes,
         workgroup_size: program.workgroup_size,
         cost: passes::trips::cost(program).saturating_mul(program.invocations().into()),
     })

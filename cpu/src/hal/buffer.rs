@@ -35,6 +35,8 @@ struct Memory {
     address: NonNull<u8>,
     bytes: u64,
     owner: Owner,
+    /// Some of the bytes may not be there
+    has_gaps: bool,
 }
 
 // SAFETY: the memory is plain bytes, which kernels, copies and the host access by the rules of wgpu: who writes is alone,
@@ -72,6 +74,7 @@ impl Buffer {
                 address,
                 bytes,
                 owner: Owner::Own(layout),
+                has_gaps: false,
             }),
         })
     }
@@ -94,8 +97,35 @@ impl Buffer {
                 address,
                 bytes,
                 owner: Owner::Lender(lender),
+                has_gaps: false,
             }),
         }
+    }
+
+    /// As [`Buffer::from_host`], over a part of the address space in which some bytes may not be there, or belong to others.
+    /// Commands that bind the buffer to a kernel with several lanes are refused: a lane that a branch has switched off loads
+    /// from wherever its index leads.
+    ///
+    /// # Safety
+    /// As for [`Buffer::from_host`], for the bytes that invocations reach where they run one after the other.
+    pub unsafe fn from_address_space(
+        address: NonNull<u8>,
+        bytes: u64,
+        lender: Box<dyn Send + Sync>,
+    ) -> Self {
+        Self {
+            memory: Arc::new(Memory {
+                address,
+                bytes,
+                owner: Owner::Lender(lender),
+                has_gaps: true,
+            }),
+        }
+    }
+
+    /// Whether some of the bytes may not be there.
+    pub(super) fn has_gaps(&self) -> bool {
+        self.memory.has_gaps
     }
 
     /// Where the memory begins. It stays there as long as a handle of the buffer lives.

@@ -24,6 +24,8 @@ pub struct CommandEncoder {
     pass: Pass,
     /// The debug marker that was inserted last
     marker: Option<Arc<str>>,
+    /// A dispatch was refused, and with it all commands
+    refused: bool,
 }
 
 /// What is set for the dispatches of a pass.
@@ -34,6 +36,8 @@ struct Pass {
     immediates: Option<Arc<[u32]>>,
     /// What the last dispatch used, as long as nothing was set since
     bound: Option<Arc<Bound>>,
+    /// A dispatch binds a buffer with gaps to a kernel with several lanes
+    is_unsafe: bool,
     /// Where the end of the pass is to be noted
     end: Option<(QuerySet, u32)>,
 }
@@ -49,6 +53,8 @@ impl Pass {
         for used in &pipeline.kernel.bindings {
             let (group, offsets) = self.groups.get(used.group as usize)?.as_ref()?;
             let found = group.find(used.binding, used.element)?;
+            let has_gaps = matches!(found, Resource::Buffer { buffer, .. } if buffer.has_gaps());
+            self.is_unsafe |= has_gaps && pipeline.kernel.lanes > 1;
             buffers.push(bound_resource(found, used, offsets)?);
         }
         let zeros = || Arc::from([0; IMMEDIATE_WORDS]);
@@ -134,6 +140,13 @@ impl CommandEncoder {
     /// What a dispatch uses. wgpu-core rules out that something is missing.
     fn bound(&mut self) -> Option<Arc<Bound>> {
         let bound = self.pass.bound(self.marker.as_ref());
+        if self.pass.is_unsafe {
+            log::error!(
+                "a kernel with several lanes is bound to a buffer that is not there as a whole"
+            );
+            self.refused = true;
+            return None;
+        }
         if bound.is_none() {
             log::error!("a dispatch without a pipeline or with a binding missing is left out");
         }
@@ -153,10 +166,15 @@ impl hal::CommandEncoder for CommandEncoder {
     unsafe fn discard_encoding(&mut self) {
         self.commands.clear();
         self.pass = Pass::default();
+        self.refused = false;
     }
 
     unsafe fn end_encoding(&mut self) -> DeviceResult<CommandBuffer> {
         self.pass = Pass::default();
+        if std::mem::take(&mut self.refused) {
+            self.commands.clear();
+            return Err(hal::DeviceError::Unexpected);
+        }
         Ok(CommandBuffer {
             commands: Arc::new(std::mem::take(&mut self.commands)),
         })

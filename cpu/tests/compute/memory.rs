@@ -291,3 +291,66 @@ fn memory_of_the_host_is_a_buffer() {
     assert_eq!(words[..64], (1..=64).collect::<Vec<u32>>());
     assert_eq!(words[64..], [0; 64]);
 }
+
+/// Lanes that a branch has switched off load from wherever their index leads, so kernels with several lanes get no memory that may
+/// not be there.
+#[test]
+fn memory_with_gaps_is_for_one_lane_at_a_time() {
+    for (body, runs) in [
+        ("out[i] = i + 1u;", false),
+        (
+            "out[i] = i + 1u; if atomicAdd(&count, 1u) > 1000u { out[i] = 0u; }",
+            true,
+        ),
+    ] {
+        let cpu = Cpu::new();
+        let mut lent = vec![0u64; 64].into_boxed_slice();
+        let address = std::ptr::NonNull::from(&mut *lent).cast::<u8>();
+        // SAFETY: the memory is aligned to 8 bytes, enough for words, all of it is there, and it lives until the buffer and the
+        // device are gone.
+        let buffer = unsafe {
+            let buffer = tombolo_cpu::Buffer::from_address_space(address, 512, Box::new(()));
+            cpu.device.create_buffer_from_hal::<tombolo_cpu::Api>(
+                buffer,
+                &wgpu::BufferDescriptor {
+                    label: None,
+                    size: 512,
+                    usage: wgpu::BufferUsages::STORAGE,
+                    mapped_at_creation: false,
+                },
+            )
+        };
+        let count = cpu.device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size: 4,
+            usage: wgpu::BufferUsages::STORAGE,
+            mapped_at_creation: false,
+        });
+        let declared = match runs {
+            true => "@group(0) @binding(1) var<storage, read_write> count: atomic<u32>;",
+            false => "",
+        };
+        let pipeline = cpu.pipeline(&format!(
+            "@group(0) @binding(0) var<storage, read_write> out: array<u32>; {declared}
+             @compute @workgroup_size(64) fn main(@builtin(local_invocation_index) i: u32) {{ {body} }}"
+        ));
+        let buffers: &[&wgpu::Buffer] = match runs {
+            true => &[&buffer, &count],
+            false => &[&buffer],
+        };
+        let group = cpu.group(&pipeline, buffers);
+        cpu.device.on_uncaptured_error(std::sync::Arc::new(|_| {}));
+        let failed = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let note = std::sync::Arc::clone(&failed);
+        cpu.device.set_device_lost_callback(move |_, _| {
+            note.store(true, std::sync::atomic::Ordering::SeqCst);
+        });
+        cpu.dispatch(&pipeline, &group, [1, 1, 1]);
+        let _ = cpu.device.poll(wgpu::PollType::wait_indefinitely());
+        assert_eq!(failed.load(std::sync::atomic::Ordering::SeqCst), !runs);
+        drop((group, buffer, cpu));
+        let words: &[u32] = bytemuck::cast_slice(&lent);
+        let expected: Vec<u32> = (1..=64).map(|i| if runs { i } else { 0 }).collect();
+        assert_eq!(words[..64], expected);
+    }
+}

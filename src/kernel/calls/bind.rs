@@ -33,7 +33,7 @@ const RATIONED: [&str; 3] = [
 /// The same, where host and kernels have one memory as well: calls may be withdrawn there.
 const WITHDRAWN: [&str; 2] = ["tombolo_call_seal", "tombolo_call_withdraw"];
 
-pub(super) fn named(module: &Module, name: &str) -> Option<Handle<GlobalVariable>> {
+pub(crate) fn named(module: &Module, name: &str) -> Option<Handle<GlobalVariable>> {
     let mut globals = module.global_variables.iter();
     globals
         .find(|(_, global)| global.name.as_deref() == Some(name))

@@ -17,14 +17,19 @@ use super::bind::named;
 use super::padding_lanes::{GROUP, lane_index};
 use crate::kernel::passes::prepend;
 
-const TURNS: &str = "tombolo_call_group_turns";
-const OWN: &str = "tombolo_call_group";
+/// The tables, with the variables for the group of an invocation: of calls, and of kernels without calls that wait for pages.
+const COUNTS: [(&str, &str); 2] = [
+    ("tombolo_call_group_turns", "tombolo_call_group"),
+    ("tombolo_system_group_turns", "tombolo_system_group"),
+];
 
-/// Prepares the count at an entry point that calls the host. Returns whether there was a change.
+/// Prepares the count at an entry point that waits for the host. Returns whether there was a change.
 pub(crate) fn share(module: &mut Module, entry: usize) -> bool {
     let size = module.entry_points[entry].workgroup_size;
     let lanes = size.iter().fold(1u32, |all, &n| all.saturating_mul(n));
-    let (Some(turns), Some(own)) = (named(module, TURNS), named(module, OWN)) else {
+    let mut counts = COUNTS.iter();
+    let found = counts.find_map(|(turns, own)| named(module, turns).zip(named(module, own)));
+    let Some((turns, own)) = found else {
         return false;
     };
     let Some(groups) = NonZeroU32::new(lanes.div_ceil(GROUP)) else {

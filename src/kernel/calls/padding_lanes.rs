@@ -2,7 +2,8 @@
 //! work-group write nothing, but go through loops, and their turns count for the whole group. A call waits in a loop: a
 //! lane without a post waits for an answer until its budget ends, and leaves the others next to no turns.
 //!
-//! So padding lanes begin as if their wait budget were used up.
+//! So padding lanes begin as if their wait budget were used up, and, in kernels that wait for pages of lent memory, as if they
+//! had met with a fault.
 
 use naga::{
     BinaryOperator, Binding, BuiltIn, Expression, FunctionArgument, Literal, Module, Scalar, Span,
@@ -17,21 +18,29 @@ pub(super) const GROUP: u32 = 8;
 /// More looks than any invocation may take, and far from the end of the numbers.
 const ALL: u32 = 1 << 31;
 const LOOKS: &str = "tombolo_call_looks";
+const FAILED: &str = "tombolo_system_failed";
 
 /// Puts the test in front of an entry point that calls the host and whose work-groups do not fill their groups of
 /// lanes. Returns whether there was a change.
 pub(crate) fn dismiss(module: &mut Module, entry: usize) -> bool {
     let size = module.entry_points[entry].workgroup_size;
     let lanes = size.iter().fold(1u32, |all, &n| all.saturating_mul(n));
-    let Some(looks) = named(module, LOOKS).filter(|_| !lanes.is_multiple_of(GROUP)) else {
+    let dismissed: Vec<_> = [LOOKS, FAILED]
+        .into_iter()
+        .filter_map(|name| named(module, name))
+        .collect();
+    if dismissed.is_empty() || lanes.is_multiple_of(GROUP) {
         return false;
-    };
+    }
     let span = Span::UNDEFINED;
     let mut function = std::mem::take(&mut module.entry_points[entry].function);
     let (argument, member) = lane_index(module, &mut function.arguments);
     let e = &mut function.expressions;
     let base = e.append(Expression::FunctionArgument(argument), span);
-    let pointer = e.append(Expression::GlobalVariable(looks), span);
+    let pointers: Vec<_> = dismissed
+        .into_iter()
+        .map(|variable| e.append(Expression::GlobalVariable(variable), span))
+        .collect();
     let [right, all, none] =
         [lanes, ALL, 0].map(|n| e.append(Expression::Literal(Literal::U32(n)), span));
     let start = e.len();
@@ -48,11 +57,11 @@ pub(crate) fn dismiss(module: &mut Module, entry: usize) -> bool {
     };
     let value = e.append(value, span);
     let emit = Statement::Emit(e.range_from(start));
-    prepend(
-        &mut function,
-        vec![emit, Statement::Store { pointer, value }],
-        span,
-    );
+    let stores = pointers
+        .into_iter()
+        .map(|pointer| Statement::Store { pointer, value });
+    let statements = std::iter::once(emit).chain(stores).collect();
+    prepend(&mut function, statements, span);
     module.entry_points[entry].function = function;
     true
 }

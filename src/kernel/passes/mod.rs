@@ -26,9 +26,11 @@ pub mod loop_guard;
 pub(crate) mod nesting;
 pub mod pointers;
 pub(crate) mod print;
+pub(crate) mod span_checks;
 pub(crate) mod spans;
 pub(crate) mod spill;
 pub mod status;
+mod transplant;
 mod trip_count;
 pub(crate) mod turns;
 

@@ -25,6 +25,7 @@ use naga::{
 use super::globals::{Moved, move_block, move_to};
 use super::pointers::Ty;
 use super::pointers::visit::operands;
+use super::span_checks::{Root, SpanChecks};
 use super::trip_count::each_statement;
 use super::{type_of, typified};
 
@@ -55,13 +56,13 @@ fn span_of(module: &Module, ty: Handle<Type>) -> Option<(Handle<Type>, AddressSp
     }
 }
 
-/// Makes the helpers with spans into functions of arrays. Returns `false` for a module without helpers, which is left
-/// as it is.
+/// Makes the helpers with spans into functions of arrays, which check their indices if `checked`. Returns the places where
+/// indices are checked; `None` for a module without helpers, which is left as it is.
 ///
 /// # Errors
 /// [`SpanError`] for a call with anything but a pointer to an array of such elements; the module is then no longer of
 /// use.
-pub(crate) fn run(module: &mut Module) -> Result<bool, SpanError> {
+pub(crate) fn run(module: &mut Module, checked: bool) -> Result<Option<Vec<Span>>, SpanError> {
     let helpers: HashSet<Handle<Function>> = (module.functions.iter())
         .filter(|(_, function)| {
             let mut arguments = function.arguments.iter();
@@ -70,12 +71,18 @@ pub(crate) fn run(module: &mut Module) -> Result<bool, SpanError> {
         .map(|(handle, _)| handle)
         .collect();
     if helpers.is_empty() {
-        return Ok(false);
+        return Ok(None);
     }
+    let mut new = Arena::new();
+    let checks = match checked {
+        true => SpanChecks::begin(module, &mut new),
+        false => None,
+    };
     let mut maker = Maker {
         module: module.clone(),
         helpers,
-        new: Arena::new(),
+        checks,
+        new,
         kept: HashMap::new(),
         made: HashMap::new(),
     };
@@ -94,7 +101,7 @@ pub(crate) fn run(module: &mut Module) -> Result<bool, SpanError> {
     module.functions = maker.new;
     // The types of the spans themselves would not validate.
     compact(module, KeepUnused::Yes);
-    Ok(true)
+    Ok(Some(maker.checks.map_or(Vec::new(), |checks| checks.sites)))
 }
 
 struct Maker {
@@ -102,6 +109,7 @@ struct Maker {
     module: Module,
     /// The functions that take spans.
     helpers: HashSet<Handle<Function>>,
+    checks: Option<SpanChecks>,
     new: Arena<Function>,
     /// The new handles of all other functions.
     kept: HashMap<Handle<Function>, Handle<Function>>,
@@ -249,8 +257,12 @@ impl Maker {
         if let Some(made) = self.made.get(&key) {
             return Ok(*made);
         }
-        let function = self.specialized(called, &key.1);
-        let function = self.rewritten(function)?;
+        let (function, roots) = self.specialized(called, &key.1);
+        let mut function = self.rewritten(function)?;
+        // Now that its calls name functions of the new module, as checks do.
+        if let Some(checks) = &mut self.checks {
+            checks.add(&mut function, &roots);
+        }
         let at = self.module.functions.get_span(called);
         let new = self.new.append(function, at);
         self.made.insert(key, new);
@@ -304,8 +316,12 @@ impl Maker {
         }
     }
 
-    /// The helper for what is given in the place of its spans.
-    fn specialized(&mut self, helper: Handle<Function>, spans: &[Given]) -> Function {
+    /// The helper for what is given in the place of its spans, and their lengths.
+    fn specialized(
+        &mut self,
+        helper: Handle<Function>,
+        spans: &[Given],
+    ) -> (Function, HashMap<Root, Expression>) {
         let mut function = self.module.functions[helper].clone();
         let mut lengths = HashMap::new();
         for given in spans {
@@ -339,7 +355,15 @@ impl Maker {
             index += 1;
             !variables.contains_key(&(index - 1))
         });
-        with_spans(function, &lengths, &variables)
+        let root = |index: u32| match variables.get(&(index as usize)) {
+            Some(variable) => Root::Variable(*variable),
+            None => Root::Argument(index - variables.range(..index as usize).count() as u32),
+        };
+        let roots = lengths
+            .iter()
+            .map(|(index, length)| (root(*index), length.clone()));
+        let roots = roots.collect();
+        (with_spans(function, &lengths, &variables), roots)
     }
 }
 
@@ -435,7 +459,7 @@ mod tests {
             o[0] = sum(&a) + sum(&b) + both(&a, n, &b) + last(&kept) + first(&group);";
         let source = kernel(SUM, body);
         let mut module = parse(&source);
-        assert_eq!(run(&mut module), Ok(true));
+        assert_eq!(run(&mut module, false), Ok(Some(Vec::new())));
         let written = text(&module, &source);
         assert_eq!(occurrences(&written, "fn sum"), 2, "{written}");
         assert_eq!(occurrences(&written, "arrayLength"), 0, "{written}");
@@ -444,9 +468,31 @@ mod tests {
     }
 
     #[test]
+    fn each_index_is_checked_in_each_helper() {
+        let body = "var a: array<u32, 4>; var b: array<u32, 70>;
+            o[0] = sum(&a) + sum(&b) + both(&a, n, &b) + last(&kept) + first(&group);";
+        let source = kernel(SUM, body);
+        let mut module = parse(&source);
+        let sites = run(&mut module, true).unwrap().unwrap();
+        // In `sum`, twice, and in `last`; the others have indices that are known.
+        assert_eq!(sites.len(), 3);
+        assert!(sites.iter().all(Span::is_defined));
+        for (_, variable) in module.global_variables.iter_mut() {
+            if variable.name.as_deref() == Some("tombolo_status") {
+                variable.binding = Some(naga::ResourceBinding {
+                    group: 3,
+                    binding: 0,
+                });
+            }
+        }
+        let written = text(&module, &source);
+        assert_eq!(occurrences(&written, "tombolo_span_fault("), 4, "{written}");
+    }
+
+    #[test]
     fn modules_without_spans_stay_as_they_are() {
         let mut module = parse(&kernel("", "var a: array<u32, 4>; o[0] = a[n];"));
-        assert_eq!(run(&mut module), Ok(false));
+        assert_eq!(run(&mut module, true), Ok(None));
     }
 
     #[test]
@@ -463,7 +509,7 @@ mod tests {
         ] {
             let body = format!("var f: array<f32, 4>; var x = 3u; o[0] = sum({argument});");
             let mut module = parse(&kernel(SUM, &body));
-            let error = run(&mut module).expect_err("does not fit");
+            let error = run(&mut module, false).expect_err("does not fit");
             assert!(error.message.contains(found), "{}", error.message);
             assert!(error.message.contains("argument 1 of `sum` (`values`)"));
             assert!(error.span.is_defined());

@@ -10,7 +10,7 @@ use std::num::NonZeroU32;
 
 use naga::{
     AddressSpace, ArraySize, GlobalVariable, Handle, MemoryDecorations, Module, ResourceBinding,
-    Scalar, Span, StorageAccess, TypeInner,
+    Scalar, Span, StorageAccess, Type, TypeInner,
 };
 
 use super::{type_of, unique_name};
@@ -32,8 +32,11 @@ pub const POINTER: std::ops::Range<u32> = 5..9;
 /// Word 9: not 0 once an invocation has claimed the words [`POINTER`], to write them alone.
 pub const POINTER_CLAIM: u32 = 9;
 
-/// Words 10 to 13: reserved, and zero.
-pub const RESERVED: std::ops::Range<u32> = 10..14;
+/// Words 10 to 12: the first index that was beyond a span: the code of its place, index, length of the span.
+pub const SPAN: std::ops::Range<u32> = 10..13;
+
+/// Word 13: not 0 once an invocation has claimed the words [`SPAN`], to write them alone.
+pub const SPAN_CLAIM: u32 = 13;
 
 /// Word 14: a failed call of the host: the status in the upper half, and in the lower half the number of the function
 /// among the program's calls, plus 1.
@@ -47,8 +50,9 @@ const _: () = assert!(
     LOOP_GUARD + 1 == ASSERTION.start
         && ASSERTION.end == POINTER.start
         && POINTER.end == POINTER_CLAIM
-        && POINTER_CLAIM + 1 == RESERVED.start
-        && RESERVED.end == CALL
+        && POINTER_CLAIM + 1 == SPAN.start
+        && SPAN.end == SPAN_CLAIM
+        && SPAN_CLAIM + 1 == CALL
         && CALL + 1 == ALWAYS_ZERO
         && ALWAYS_ZERO + 1 == WORDS
 );
@@ -61,15 +65,7 @@ pub fn status_global(module: &mut Module, binding: ResourceBinding) -> Handle<Gl
     let space = AddressSpace::Storage {
         access: StorageAccess::LOAD | StorageAccess::STORE,
     };
-    let word = type_of(module, TypeInner::Atomic(Scalar::U32));
-    let ty = type_of(
-        module,
-        TypeInner::Array {
-            base: word,
-            size: NonZeroU32::new(WORDS).map_or(ArraySize::Dynamic, ArraySize::Constant),
-            stride: 4,
-        },
-    );
+    let ty = status_type(module);
     let present = (module.global_variables.iter())
         .find(|(_, v)| v.binding == Some(binding) && v.space == space && v.ty == ty);
     if let Some((handle, _)) = present {
@@ -86,5 +82,18 @@ pub fn status_global(module: &mut Module, binding: ResourceBinding) -> Handle<Gl
             memory_decorations: MemoryDecorations::empty(),
         },
         Span::UNDEFINED,
+    )
+}
+
+/// The type of the record.
+pub fn status_type(module: &mut Module) -> Handle<Type> {
+    let word = type_of(module, TypeInner::Atomic(Scalar::U32));
+    type_of(
+        module,
+        TypeInner::Array {
+            base: word,
+            size: NonZeroU32::new(WORDS).map_or(ArraySize::Dynamic, ArraySize::Constant),
+            stride: 4,
+        },
     )
 }

@@ -9,7 +9,7 @@ use super::sanitizer;
 use super::{
     Ending, Ground, Identity, Inherits, Part, Places, Rank, Resource, Stop, Submission, arguments,
     buffers, calls, globals, heap, memory, prints, scratch, staging, status, system, table, timing,
-    waiting,
+    undo, waiting,
 };
 use crate::device::outcome::Outcome;
 use crate::device::queue::Recorder;
@@ -229,6 +229,7 @@ parts! {
     [] waiting: waiting::Waiting<'s>, ();
     [] memory: memory::Memory, ();
     [] system: system::System, system::Setting;
+    [] undo: undo::Undo, undo::Setting;
     [] table: table::Table, table::Setting;
     [] globals: globals::Globals, globals::Setting;
     [] calls: calls::Calls, calls::Setting;

@@ -234,6 +234,7 @@ impl Launch {
         let form = Form {
             segments,
             beside: self.beside(reach),
+            live_pages: false,
         };
         let kernel = self.kernel.shared.form(&self.kernel.device, form);
         Ok(kernel.map_err(Box::new)?)

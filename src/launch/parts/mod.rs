@@ -40,6 +40,7 @@ mod status;
 pub(in crate::launch) mod system;
 pub(in crate::launch) mod table;
 mod timing;
+pub(in crate::launch) mod undo;
 mod waiting;
 
 use std::cell::OnceCell;

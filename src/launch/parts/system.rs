@@ -8,9 +8,22 @@ use crate::kernel::plan::Source;
 use crate::launch::{Launch, LaunchError};
 use crate::memory::DeviceBuffer;
 
-/// The buffers of a launch with lent memory, in the order of their bindings: pool, table, faults.
+/// The buffers of a launch with lent memory, in the order of their bindings: pool, table, faults, and, where pages come while
+/// the kernel runs, their places.
 #[derive(Debug)]
-pub(in crate::launch) struct Lent(pub(in crate::launch) [DeviceBuffer<u32>; 3]);
+pub(in crate::launch) struct Lent(pub(in crate::launch) Vec<DeviceBuffer<u32>>);
+
+impl Lent {
+    /// The frames.
+    pub(in crate::launch) fn pool(&self) -> &DeviceBuffer<u32> {
+        &self.0[0]
+    }
+
+    /// The faults, and the flags of the frames.
+    pub(in crate::launch) fn faults(&self) -> &DeviceBuffer<u32> {
+        &self.0[2]
+    }
+}
 
 /// The buffers, while such a launch is made.
 pub(in crate::launch) type Setting = Option<Arc<Lent>>;

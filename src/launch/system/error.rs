@@ -24,12 +24,14 @@ pub enum SystemError {
     Memory(#[from] MemoryError),
     /// The launch touches more pages than the pool has frames.
     #[error(
-        "kernel `{kernel}` touches more than the {pages} pages of 4 KiB that fit at once: give it a larger pool \
+        "kernel `{kernel}` touches {needed} pages of 4 KiB or more, and {pages} fit at once: give it a larger pool \
          (SystemMemory::set_pool_bytes; {device} binds at most {limit} bytes), or split the work over several launches"
     )]
     PoolFull {
         /// The entry point.
         kernel: String,
+        /// Pages that the launch needs at least.
+        needed: u64,
         /// Pages that fit.
         pages: u64,
         /// The most bytes of a pool on the device.
@@ -41,13 +43,36 @@ pub enum SystemError {
     #[error(
         "kernel `{kernel}` touches pages that are fetched when it misses them, after which the launch is repeated; but \
          {what}, which cannot be undone: lend no more than the pool holds (SystemMemory::set_pool_bytes), so that all is \
-         there from the beginning"
+         there from the beginning, or let pages come while the kernel runs (SystemTier::Live)"
     )]
     NotRepeatable {
         /// The entry point.
         kernel: String,
         /// What the kernel does.
         what: &'static str,
+    },
+    /// Pages cannot come while the kernel runs.
+    #[error(
+        "pages of lent memory cannot come to {device} while a kernel runs: {why}; ask for no tier \
+         (SystemMemory::set_tier), or for SystemTier::Sliced"
+    )]
+    NoLiveTier {
+        /// The device's name.
+        device: String,
+        /// The reason.
+        why: String,
+    },
+    /// An invocation has missed a page that did not come in time.
+    #[error(
+        "kernel `{kernel}` missed a page that did not come within the {turns} turns of a loop that it may wait: lend no more \
+         than the pool holds (SystemMemory::set_pool_bytes), touch fewer pages in a launch, or let it wait longer \
+         (SystemMemory::set_wait_turns) where the device does not ration turns"
+    )]
+    Unanswered {
+        /// The entry point.
+        kernel: String,
+        /// Turns that an invocation may wait, or, on devices that ration turns, a group of invocations together.
+        turns: u32,
     },
     /// Memory that was lent by its address cannot be written any more. Other words of the launch's may have been written.
     #[error(
@@ -66,6 +91,8 @@ debug_by_text!(SystemError {
     Memory,
     PoolFull,
     NotRepeatable,
+    NoLiveTier,
+    Unanswered,
     WriteBack,
 });
 

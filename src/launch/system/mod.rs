@@ -1,26 +1,24 @@
 //! Launches with lent memory: pages come to the device, the kernel runs, and what it has written goes back.
 //!
-//! *How it works.*
+//! *How it works.* In the order in which they are tried, unless a tier is asked for ([`SystemMemory::set_tier`]):
 //!
-//! 1. Where all pages with something lent fit into the pool, they are read into it, and there is a single launch. A pointer
+//! 1. On the embedded adapter borrowed pages are used where they are ([`in_place`]): one launch, nothing to fetch and to write
+//!    back for them; and a launch that fails has written there what it has written.
+//! 2. Where all pages with something lent fit into the pool, they are read into it, and there is a single launch. A pointer
 //!    to anything else fails that launch, through its status record, like a pointer out of the heap.
-//! 2. Otherwise only what is small is there at first. An invocation that misses a page notes the address and goes on with a zero; its
-//!    loops end. The launch is worth nothing then: the pages are fetched, with neighbours, twice as many each time, the
-//!    frames and all buffers that the kernel writes get their old contents, and the launch is repeated, until nothing is
-//!    missing. So a kernel may do nothing that cannot be undone ([`SystemError::NotRepeatable`]).
-//! 3. An address that nothing is lent at may be that of a pointer that was not there yet. Where a launch has missed only
-//!    such, it is repeated once more as in 1, and fails.
-//! 4. Frames say whether they have been written. These are read, compared with what they held, and words that differ are
-//!    written to the host's memory. A launch that fails has changed none of it.
+//! 3. Where host and running kernel see the same memory, an invocation that misses a page waits until the host has brought it
+//!    ([`live`]): one launch again, of any kernel.
+//! 4. Elsewhere a launch that misses pages is worth nothing, and is repeated with them ([`sliced`]).
 //!
-//! On the embedded adapter borrowed pages are used where they are (`src/memory/system/in_place.rs`): one launch, nothing to
-//! fetch and to write back for them; and a launch that fails has written there what it has written.
-
-// A launch in place looks at the window's own pages before and after kernels do.
-#![allow(unsafe_code)]
+//! Frames say whether they have been written. These are read, compared with what they held, and words that differ are
+//! written to the host's memory ([`write_back`]). A launch that fails has changed none of it.
 
 mod error;
+mod in_place;
+mod live;
+mod sliced;
 mod undo;
+mod write_back;
 
 use std::sync::Arc;
 
@@ -30,29 +28,16 @@ use super::Launch;
 use super::parts::system::Lent;
 use crate::device::submissions::Standing;
 use crate::device::{DeviceShared, Event};
+use crate::memory::MemoryExtension;
 use crate::memory::system::frames::{Frames, Lacking};
-use crate::memory::system::in_place::{InPlace, OwnPages};
-use crate::memory::system::lends::Unreachable;
-use crate::memory::system::table::FaultList;
-use crate::memory::system::{PAGE_BYTES, PAGE_WORDS, SystemMemory};
-use crate::memory::{DeviceBuffer, MemoryError, MemoryExtension};
-use undo::Undo;
+use crate::memory::system::live::FLAGS_START;
+use crate::memory::system::table::{Demands, FaultList, TOUCHED};
+use crate::memory::system::{PAGE_WORDS, SystemMemory, SystemTier};
 
 /// A launch with lent memory, as errors name the operation.
 const WHAT: &str = "a launch with lent memory";
-/// Room for faults of a launch: each page notes one.
-const FAULTS: u32 = 16_384;
-/// Words in front of the frames' flags.
-const FLAGS_START: u32 = 4;
-/// Words with a bit for each page that has noted a fault.
-const NOTED_WORDS: u32 = 2048;
-/// Pages fetched behind a missing one at first, and at most.
-const FIRST_AHEAD: u64 = 8;
-const MOST_AHEAD: u64 = 4096;
 /// The share of the frames that small ranges get before they are missed.
 const SMALL_SHARE: u64 = 4;
-/// Frames that are not written, and yet read between others that are: one read takes as long as many pages.
-const GAP: u32 = 8;
 
 /// What a launch with lent memory has cost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -60,8 +45,17 @@ const GAP: u32 = 8;
 pub struct SystemRun {
     /// Launches: 1, and one more each time pages were missing.
     pub launches: u32,
+    /// How pages came; `None` where all that is lent was there from the beginning.
+    pub tier: Option<SystemTier>,
     /// Pages of 4 KiB that were copied for the device.
     pub pages: u64,
+    /// Those of them that were fetched when the kernel missed them.
+    pub pages_missed: u64,
+    /// Those of them that were fetched since they were likely to be missed, by the pattern of misses, by what the kernel has
+    /// touched in its last launch, or since what is lent there is small.
+    pub pages_prefetched: u64,
+    /// Pages that were dropped to make room for others.
+    pub pages_dropped: u64,
     /// Words of 4 bytes that the kernel changed in such pages.
     pub words_written: u64,
     /// Pages that the device used where they are.
@@ -73,16 +67,17 @@ impl Launch {
     /// ([`TranslationMode::System`](crate::kernel::TranslationMode::System)), and waits for its end: what the kernel has
     /// written behind its pointers is in the host's memory then.
     ///
-    /// Where all that is lent fits into the pool ([`SystemMemory::set_pool_bytes`]) there is one launch. Otherwise the launch
-    /// is repeated until no page is missing, and has no effects of the attempts in between; atomic operations work within
-    /// one launch. Words that the kernel does not change stay as the host has them. Memory that is used in place
-    /// ([`SystemMemory::set_in_place`]) needs no room, and is changed while the kernel runs.
+    /// Where all that is lent fits into the pool ([`SystemMemory::set_pool_bytes`]) there is one launch. Otherwise pages come
+    /// while the kernel runs, or the launch is repeated until no page is missing, and has no effects of the attempts in
+    /// between ([`SystemMemory::set_tier`]); atomic operations work within one launch. Words that the kernel does not change
+    /// stay as the host has them. Memory that is used in place ([`SystemMemory::set_in_place`]) needs no room, and is changed
+    /// while the kernel runs.
     ///
     /// # Errors
     /// [`SystemError::Launch`] for everything that [`Launch::submit`] refuses; [`SystemError::Wait`] with
     /// [`ExecutionError::Pointer`](crate::device::ExecutionError::Pointer) for a pointer to memory that is not lent, not
     /// there, or lent for reading and written; [`SystemError::PoolFull`], [`SystemError::NotRepeatable`],
-    /// [`SystemError::Memory`], [`SystemError::WriteBack`].
+    /// [`SystemError::NoLiveTier`], [`SystemError::Unanswered`], [`SystemError::Memory`], [`SystemError::WriteBack`].
     pub fn run_system(&mut self, memory: &mut SystemMemory<'_>) -> Result<SystemRun, SystemError> {
         if !self.kernel.shared.compiled.system {
             self.submit()?.wait()?;
@@ -96,9 +91,14 @@ impl Launch {
         let instead = "`Launch::submit`, with what is to be followed in the shared heap";
         (submissions.may_wait(WHAT, instead)).map_err(Arc::new)?;
         let mut run = Run::new(self, memory);
-        let done = run.until_nothing_is_missing();
+        let done = run.all();
+        let (report, touched) = (run.report, run.touched.take());
+        let kernel = self.kernel.shared.compiled.id;
         self.settings.system = None;
-        done
+        if let Some(touched) = touched {
+            memory.history.note(kernel, touched);
+        }
+        done.map(|()| report)
     }
 }
 
@@ -112,17 +112,9 @@ struct Run<'r, 'm> {
     most_words: u64,
     /// The pages that fit.
     most_pages: u64,
-    /// Pages fetched behind a missing one.
-    ahead: u64,
     report: SystemRun,
-}
-
-/// The end of a launch.
-enum End {
-    /// Nothing was missing.
-    Done,
-    /// The pages of these addresses were missing.
-    Missing(Vec<u64>),
+    /// The pages that the kernel has touched, once it is known.
+    touched: Option<Vec<u64>>,
 }
 
 impl<'r, 'm> Run<'r, 'm> {
@@ -142,124 +134,82 @@ impl<'r, 'm> Run<'r, 'm> {
             frames: Frames::new(most_pages as u32),
             most_words,
             most_pages,
-            ahead: FIRST_AHEAD,
             report: SystemRun::default(),
+            touched: None,
         }
     }
 
-    fn until_nothing_is_missing(&mut self) -> Result<SystemRun, SystemError> {
+    /// The launch, in the first way that is possible.
+    fn all(&mut self) -> Result<(), SystemError> {
+        match self.memory.tier {
+            Some(SystemTier::Live) => return self.live(),
+            Some(SystemTier::Sliced) => return self.sliced(Arc::default()),
+            None => {}
+        }
+        if let Some(window) = self.window() {
+            self.frames = Frames::with_pages_in_place(self.most_pages as u32, window);
+            return self.in_place();
+        }
         let room = usize::try_from(self.most_pages).unwrap_or(usize::MAX);
-        if self.memory.in_place && self.device.capabilities.unified_memory && is_host(&self.device)
-        {
-            let window = InPlace::around(&self.memory.lends, room, 4 * self.most_words);
-            if let Some(window) = window {
-                self.frames = Frames::with_pages_in_place(self.most_pages as u32, window);
-                return self.in_place();
-            }
+        let lent = self.memory.lends.pages(0).take(room.saturating_add(1));
+        let lent: Vec<u64> = lent.collect();
+        if lent.len() <= room {
+            return self.whole(lent);
         }
-        let lent: Vec<u64> = self
-            .memory
-            .lends
-            .pages(0)
-            .take(room.saturating_add(1))
-            .collect();
-        let mut is_final = lent.len() <= room;
-        let mut undo = None;
-        if is_final {
-            for page in lent {
-                self.fetch(page)?;
-            }
-        } else {
-            undo = Some(Undo::of(self.launch)?);
-            for page in self.memory.lends.small(self.most_pages / SMALL_SHARE) {
-                self.fetch(page)?;
-            }
-        }
-        loop {
-            let lent = self.bound(is_final)?;
-            if let Some(undo) = undo.as_ref().filter(|_| self.report.launches > 0) {
-                undo.restore()?;
-            }
-            let ended = self.attempt(&lent, is_final);
-            let done = match ended {
-                Ok(End::Done) => Some(self.write_back(&lent)),
-                Ok(End::Missing(_)) => None,
-                Err(ref error) => Some(Err(error.clone())),
-            };
-            // Nobody uses the buffers any more: the launch has ended, or the device is lost.
-            self.launch.settings.system = None;
-            self.give_back(lent);
-            match (done, ended) {
-                (Some(done), _) => return done.map(|()| self.report),
-                (None, Ok(End::Missing(addresses))) => {
-                    is_final = !self.fetch_missing(&addresses)?
-                }
-                (None, _) => return Ok(self.report),
-            }
+        match self.prefers_live() {
+            true => self.live(),
+            false => self.sliced(Arc::default()),
         }
     }
 
-    /// A single launch, whose pool is a window of the host's address space.
-    fn in_place(&mut self) -> Result<SystemRun, SystemError> {
-        let lends = &self.memory.lends;
-        for page in lends.pages(0) {
+    /// A single launch, with all that is lent.
+    fn whole(&mut self, lent: Vec<u64>) -> Result<(), SystemError> {
+        for page in lent {
             self.fetch(page)?;
         }
-        self.report.pages_in_place = self.frames.count_in_place();
-        let faults = self.faults(true);
-        let table = self.frames.table(lends, faults);
-        let image = self.frames.image().to_vec();
-        let take = |words: u64| self.pools().take(&self.device, words, self.most_words);
-        let [table_buffer, flags] = [take(table.len() as u64)?, take(faults.start.into())?];
-        table_buffer.write(0, &table)?;
-        flags.write(0, &vec![0; faults.start as usize])?;
-        let Some(window) = self.frames.in_place() else {
-            return Ok(self.report);
-        };
-        // SAFETY: the launch is not made yet.
-        let own = unsafe { window.own_words() };
-        own[..image.len()].copy_from_slice(&image);
-        let (address, bytes, keeper) = window.window();
-        let raw = window_buffer(&self.device, address, bytes, keeper)?;
-        let pool = DeviceBuffer::wrap(&self.device, raw, bytes / 4);
-        let lent = Arc::new(Lent([pool, table_buffer, flags]));
-        self.launch.settings.system = Some(Arc::clone(&lent));
-        self.launch.bound = None;
+        let lent = self.bound(None)?;
         self.report.launches += 1;
-        let event = self.launch.submit()?;
-        let ended = event.wait();
-        // Whatever the wait says: what is lent must not be given back while a kernel may use it.
-        wait_until_over(&self.device, &event);
-        self.launch.settings.system = None;
-        let done = match ended {
-            Ok(()) => self.write_back(&lent),
-            Err(error) => Err(error.into()),
-        };
-        if let Ok(Lent([_, table, flags])) = Arc::try_unwrap(lent) {
-            self.pools().give(table);
-            self.pools().give(flags);
-        }
-        done.map(|()| self.report)
+        let ended = self.launch.submit().map_err(SystemError::from);
+        let ended = ended.and_then(|event| Ok(event.wait()?));
+        let done = ended.and_then(|()| self.write_back(&lent));
+        self.give_back(lent);
+        done
     }
 
-    fn faults(&self, is_final: bool) -> FaultList {
+    /// The pages that are fetched before any is missed: what the kernel has touched in its last launch, and what is lent in
+    /// small ranges. At most so many.
+    fn likely(&self, kernel: u64, most: u64) -> Vec<u64> {
+        let lends = &self.memory.lends;
+        let known = self.memory.history.of(kernel);
+        let known = known.iter().copied().filter(|page| lends.has(*page));
+        let small = lends.small(self.most_pages / SMALL_SHARE);
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        known.chain(small).take(most).collect()
+    }
+
+    /// Where the flags of frames end, and what is behind them: a list of faults of so much room.
+    fn faults(&self, room: Option<(u32, u32)>) -> FaultList {
         let flags_end = FLAGS_START + self.frames.count();
-        match is_final {
-            true => FaultList {
+        match room {
+            None => FaultList {
                 start: flags_end,
                 capacity: 0,
             },
-            false => FaultList {
-                start: flags_end + NOTED_WORDS,
-                capacity: FAULTS,
+            Some((noted, capacity)) => FaultList {
+                start: flags_end + noted,
+                capacity,
             },
         }
     }
 
-    /// The buffers of the next launch, with the pages that are there.
-    fn bound(&mut self, is_final: bool) -> Result<Arc<Lent>, SystemError> {
-        let faults = self.faults(is_final);
-        let table = self.frames.table(&self.memory.lends, faults);
+    /// The buffers of the next launch, with the pages that are there, and a list of faults.
+    fn bound(&mut self, room: Option<(u32, u32)>) -> Result<Arc<Lent>, SystemError> {
+        let faults = self.faults(room);
+        let demands = Demands {
+            touched: room.is_some(),
+            live: None,
+        };
+        let table = self.frames.table(&self.memory.lends, faults, demands);
         let image = self.frames.image();
         let list = u64::from(faults.start) + 4 * u64::from(faults.capacity);
         let take = |words: u64| self.pools().take(&self.device, words, self.most_words);
@@ -271,7 +221,7 @@ impl<'r, 'm> Run<'r, 'm> {
         buffers[0].write(0, image)?;
         buffers[1].write(0, &table)?;
         buffers[2].write(0, &vec![0; faults.start as usize])?;
-        let lent = Arc::new(Lent(buffers));
+        let lent = Arc::new(Lent(buffers.into()));
         self.launch.settings.system = Some(Arc::clone(&lent));
         self.launch.bound = None;
         Ok(lent)
@@ -282,64 +232,14 @@ impl<'r, 'm> Run<'r, 'm> {
         &extension.system
     }
 
-    fn give_back(&self, lent: Arc<Lent>) {
+    /// Keeps the buffers of a launch for the next one. Nobody uses them any more: it has ended, or the device is lost.
+    fn give_back(&mut self, lent: Arc<Lent>) {
+        self.launch.settings.system = None;
         if let Ok(Lent(buffers)) = Arc::try_unwrap(lent) {
             buffers
                 .into_iter()
                 .for_each(|buffer| self.pools().give(buffer));
         }
-    }
-
-    /// One launch, and the addresses that were missing.
-    fn attempt(&mut self, lent: &Lent, is_final: bool) -> Result<End, SystemError> {
-        self.report.launches += 1;
-        self.launch.submit()?.wait()?;
-        if is_final {
-            return Ok(End::Done);
-        }
-        let [_, _, faults] = &lent.0;
-        let count = faults.read_range(0..1)?.first().copied().unwrap_or(0);
-        if count == 0 {
-            return Ok(End::Done);
-        }
-        let start = u64::from(self.faults(false).start);
-        let words = 4 * u64::from(count.min(FAULTS));
-        let list = faults.read_range(start..start + words)?;
-        let addresses = list.chunks_exact(4);
-        Ok(End::Missing(
-            addresses
-                .map(|fault| u64::from(fault[1]) | u64::from(fault[2]) << 32)
-                .collect(),
-        ))
-    }
-
-    /// Fetches the pages of these addresses, and pages behind them; whether any was missing.
-    fn fetch_missing(&mut self, addresses: &[u64]) -> Result<bool, SystemError> {
-        let lends = &self.memory.lends;
-        let mut pages: Vec<u64> = addresses
-            .iter()
-            .map(|address| address / PAGE_BYTES)
-            .collect();
-        pages.sort_unstable();
-        pages.dedup();
-        pages.retain(|&page| !self.frames.has(page) && lends.has(page));
-        let mut found = false;
-        for &page in &pages {
-            found |= self.fetch(page)?;
-        }
-        // Neighbours take what room is left.
-        for &page in &pages {
-            let last = page.saturating_add(self.ahead);
-            let neighbours = lends.pages(page + 1).take_while(|&next| next <= last);
-            for next in neighbours {
-                if self.frames.left() == 0 {
-                    return Ok(found);
-                }
-                self.fetch(next)?;
-            }
-        }
-        self.ahead = (2 * self.ahead).min(MOST_AHEAD);
-        Ok(found)
     }
 
     /// Reads a page into a frame; false where its memory is not there, in which case kernels find nothing there either.
@@ -355,92 +255,29 @@ impl<'r, 'm> Run<'r, 'm> {
             }
             Err(Lacking::Memory) => Ok(false),
             Err(Lacking::Host(error)) => Err(error.into()),
-            Err(Lacking::Frames) => Err(SystemError::PoolFull {
-                kernel: self.launch.name(),
-                pages: self.most_pages,
-                limit: 4 * self.most_words,
-                device: self.device.capabilities.name.clone(),
-            }),
+            Err(Lacking::Frames) => Err(self.pool_full(self.most_pages + 1)),
         }
     }
 
-    /// Writes the words that the kernel has changed to the host's memory.
-    fn write_back(&mut self, lent: &Lent) -> Result<(), SystemError> {
-        if !self.memory.lends.is_written() {
-            return Ok(());
+    /// The launch touches so many pages.
+    fn pool_full(&self, needed: u64) -> SystemError {
+        SystemError::PoolFull {
+            kernel: self.launch.name(),
+            needed,
+            pages: self.most_pages,
+            limit: 4 * self.most_words,
+            device: self.device.capabilities.name.clone(),
         }
-        let [pool, _, faults] = &lent.0;
-        let flags = u64::from(FLAGS_START)..u64::from(FLAGS_START + self.frames.count());
-        let flags = faults.read_range(flags)?;
-        let written: Vec<(u32, u64)> = (self.frames.by_frame().into_iter())
-            .filter(|(frame, _)| flags.get(*frame as usize).is_some_and(|flag| *flag != 0))
-            .collect();
-        for run in written.chunk_by(|(one, _), (next, _)| next - one <= GAP) {
-            if let (Some((first, _)), Some((last, _))) = (run.first(), run.last()) {
-                self.write_back_run(pool, *first..*last + 1, run)?;
-            }
-        }
-        Ok(())
     }
 
-    /// The same for pages in neighbouring frames.
-    fn write_back_run(
-        &mut self,
-        pool: &DeviceBuffer<u32>,
-        frames: std::ops::Range<u32>,
-        written: &[(u32, u64)],
-    ) -> Result<(), SystemError> {
-        let word = |frame: u32| u64::from(frame) * PAGE_WORDS as u64;
-        let range = word(frames.start)..word(frames.end);
-        let words = match self.frames.in_place() {
-            Some(window) => {
-                // SAFETY: the launch has ended.
-                let own = unsafe { window.own_words() };
-                own[range.start as usize..range.end as usize].to_vec()
-            }
-            None => pool.read_range(range)?,
-        };
-        for &(frame, page) in written {
-            let start = (frame - frames.start) as usize * PAGE_WORDS;
-            let after = &words[start..start + PAGE_WORDS];
-            let before = self.frames.before(frame);
-            let changed = (self.memory.lends).write_back(page, before, after);
-            self.report.words_written +=
-                changed.map_err(|Unreachable { address }| SystemError::WriteBack { address })?;
-        }
-        Ok(())
+    /// The pages whose frames a kernel has touched, by their flags.
+    fn touched(&self, flags: &[u32]) -> Vec<u64> {
+        let is_touched =
+            |frame: u32| (flags.get(frame as usize)).is_some_and(|flags| flags & TOUCHED != 0);
+        let frames = self.frames.by_frame().into_iter();
+        let touched = frames.filter(|(frame, _)| is_touched(*frame));
+        touched.map(|(_, page)| page).collect()
     }
-}
-
-/// Whether the device is the host's own processor, for which a buffer is any range of the host's address space.
-fn is_host(device: &DeviceShared) -> bool {
-    #[cfg(embedded)]
-    return device.raw.adapter_info().backend == crate::device::embedded::BACKEND;
-    #[cfg(not(embedded))]
-    return {
-        let _ = device;
-        false
-    };
-}
-
-/// A buffer over a window of the host's address space, which keeps `keeper`.
-fn window_buffer(
-    device: &DeviceShared,
-    address: u64,
-    bytes: u64,
-    keeper: Arc<OwnPages>,
-) -> Result<wgpu::Buffer, MemoryError> {
-    #[cfg(embedded)]
-    let made = crate::device::embedded::over_window(&device.raw, address, bytes, Box::new(keeper));
-    #[cfg(not(embedded))]
-    let made: Result<wgpu::Buffer, String> = {
-        let _ = (device, address, bytes, keeper);
-        Err("this device is not the host's processor".to_owned())
-    };
-    made.map_err(|message| MemoryError::Refused {
-        what: WHAT,
-        message,
-    })
 }
 
 /// Waits until no part of the launch runs any more, or can begin to run.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::PAGE_WORDS;
 use super::in_place::InPlace;
 use super::lends::{Lends, Page};
-use super::table::{self, Entry, FaultList};
+use super::table::{self, Demands, Entry, FaultList};
 use crate::memory::MemoryError;
 
 /// The first frame with a page: frame 0 has words for accesses that fail.
@@ -73,6 +73,11 @@ impl Frames {
         FIRST + self.pages.len() as u32
     }
 
+    /// Pages that there is room for.
+    pub(crate) fn room(&self) -> u32 {
+        self.most - FIRST
+    }
+
     /// Frames that are left.
     pub(crate) fn left(&self) -> u32 {
         self.most - self.count()
@@ -80,6 +85,28 @@ impl Frames {
 
     pub(crate) fn has(&self, page: u64) -> bool {
         self.pages.contains_key(&page)
+    }
+
+    /// The frame of a page.
+    pub(crate) fn frame(&self, page: u64) -> Option<u32> {
+        self.pages.get(&page).copied()
+    }
+
+    /// Drops the pages for whose frames `keep` is false: the others move together, in the same order.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(u32) -> bool) {
+        let mut kept = FIRST;
+        for (frame, page) in self.by_frame() {
+            if !keep(frame) {
+                self.pages.remove(&page);
+                continue;
+            }
+            let start = frame as usize * PAGE_WORDS;
+            let to = kept as usize * PAGE_WORDS;
+            self.image.copy_within(start..start + PAGE_WORDS, to);
+            self.pages.insert(page, kept);
+            kept += 1;
+        }
+        self.image.truncate(kept as usize * PAGE_WORDS);
     }
 
     /// Reads a page into a frame, unless it lies in one.
@@ -121,7 +148,7 @@ impl Frames {
     }
 
     /// The table that tells where pages lie.
-    pub(crate) fn table(&self, lends: &Lends, faults: FaultList) -> Vec<u32> {
+    pub(crate) fn table(&self, lends: &Lends, faults: FaultList, demands: Demands) -> Vec<u32> {
         let entry = |page: u64, word: u32, in_place| Entry {
             page,
             word,
@@ -134,7 +161,7 @@ impl Frames {
         let mut entries: Vec<Entry> = copies.chain(own).collect();
         entries.sort_by_key(|entry| entry.page);
         let solid = self.in_place.as_ref().and_then(InPlace::solid);
-        table::words(&entries, solid, faults)
+        table::words(&entries, solid, faults, demands)
     }
 
     /// Each page with its frame, in the order of the frames.

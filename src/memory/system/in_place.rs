@@ -14,7 +14,8 @@
 //!   what its owner has promised, ends the kernel by a fault (`cpu/src/exec/fault.rs`) and the device is lost.
 //! - Lanes that a branch has switched off must not load from anywhere. The functions of `shaders/system.wgsl` have atomic
 //!   operations whose results are used, so kernels with them run one invocation at a time
-//!   (`cpu/src/compile/emit/lanes/width.rs`), and a branch is a branch.
+//!   (`cpu/src/compile/emit/lanes/width.rs`), and a branch is a branch. The adapter refuses a window to any other kernel
+//!   (`tombolo_cpu::Buffer::from_address_space`).
 //! - wgpu binds 4 GiB at most. Where lent memory lies further apart, as a program's heap and its mapped files do on Linux,
 //!   the part with the most bytes is used in place, and the rest is copied.
 //!
@@ -64,7 +65,7 @@ impl InPlace {
     /// where more than `most` pages lie outside.
     pub(crate) fn around(lends: &Lends, most: usize, window_bytes: u64) -> Option<Self> {
         let covered = densest(lends, window_bytes)?;
-        let mut solid = solid(lends, &covered);
+        let mut solid = Solid::longest(lends.uniform(), &covered, true);
         let is_solid = |page| solid.as_ref().is_some_and(|solid| solid.has(page));
         let inside =
             |page: u64| is_solid(page) || covered.contains(&page) && lends.is_usable_in_place(page);
@@ -143,28 +144,6 @@ fn densest(lends: &Lends, window_bytes: u64) -> Option<Range<u64>> {
         }
     }
     best.1
-}
-
-/// The longest run of whole pages with the same rights; its first word is not known yet.
-fn solid(lends: &Lends, covered: &Range<u64>) -> Option<Solid> {
-    let mut longest: Option<Solid> = None;
-    for (range, writes) in lends.uniform() {
-        let first = range.start.div_ceil(PAGE_BYTES).max(covered.start);
-        let end = (range.end / PAGE_BYTES).min(covered.end);
-        // Numbers of pages have the same high word.
-        let end = end.min((first | u64::from(u32::MAX)) + 1);
-        let pages = end.saturating_sub(first) as u32;
-        if pages > longest.map_or(0, |solid| solid.pages) {
-            longest = Some(Solid {
-                first,
-                pages,
-                word: 0,
-                writes,
-                in_place: true,
-            });
-        }
-    }
-    longest
 }
 
 impl OwnPages {

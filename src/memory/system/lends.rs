@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use rangemap::RangeSet;
 
+use super::table::Solid;
 use super::{PAGE_BYTES, PAGE_WORDS, SystemAccess, raw};
 
 /// Words of a page with a bit each.
@@ -22,7 +23,7 @@ pub(super) enum Source {
 }
 
 /// What kernels may do with a page.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Rights {
     /// The words that may be read.
     pub read: Mask,
@@ -99,6 +100,15 @@ impl Lends {
             let written = within(&self.writable, range).map(|part| (part, true));
             written.chain(self.writable.gaps(range).map(|part| (part, false)))
         })
+    }
+
+    /// The longest run of whole pages with the same rights, whoever has lent them; without a word.
+    pub(super) fn longest_run(&self) -> Option<Solid> {
+        let uniform = self.readable.iter().flat_map(|range| {
+            let written = within(&self.writable, range).map(|part| (part, true));
+            written.chain(self.writable.gaps(range).map(|part| (part, false)))
+        });
+        Solid::longest(uniform, &(0..u64::MAX / PAGE_BYTES), false)
     }
 
     /// Something is lent for writing.

@@ -3,8 +3,8 @@
 //! *How it works.* [`SystemMemory`] keeps what is lent, by address ([`lends`]). For a launch pages of 4 KiB with something
 //! lent are copied into frames of a pool on the device ([`frames`]); a table tells kernels which page lies in which frame,
 //! and which words of it they may read and write ([`table`]). Afterwards words that the kernel has changed are written
-//! back, and only these ([`lends::Lends::write_back`]). How launches are repeated until no page is missing is told at the
-//! head of `src/launch/system/mod.rs`.
+//! back, and only these ([`lends::Lends::write_back`]). Which ways there are for pages to come is told at the head of
+//! `src/launch/system/mod.rs`; pages that come while the kernel runs have memory of their own ([`live`]).
 //!
 //! The embedded adapter runs kernels on the host's own processors: there memory that is borrowed is used where it is
 //! ([`in_place`]).
@@ -23,7 +23,9 @@
 pub(crate) mod frames;
 pub(crate) mod in_place;
 pub(crate) mod lends;
+pub(crate) mod live;
 pub(crate) mod pools;
+pub(crate) mod prefetch;
 mod raw;
 pub(crate) mod table;
 #[cfg(test)]
@@ -35,6 +37,7 @@ use bytemuck::Pod;
 
 use super::Ptr;
 use lends::{Lends, Source};
+use prefetch::History;
 
 /// Bytes of a page: the unit in which memory comes and goes.
 pub const PAGE_BYTES: u64 = 4096;
@@ -51,6 +54,18 @@ pub enum SystemAccess {
     Read,
     /// Kernels read and write.
     ReadWrite,
+}
+
+/// How pages come to a device that does not have all of them from the beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum SystemTier {
+    /// While the kernel runs: an invocation that misses a page waits, and goes on when the host has filled a frame. For
+    /// devices with live memory ([`Capabilities::live_memory`](crate::device::Capabilities::live_memory)), and for what is
+    /// lent in ranges whose pages can be counted.
+    Live,
+    /// Between launches: the launch is repeated until it misses nothing. On every device, for kernels whose effects can be
+    /// undone.
+    Sliced,
 }
 
 /// Memory of the host lent to launches (SYCL: system allocations): slices, boxes, mapped files, memory of libraries.
@@ -90,6 +105,9 @@ pub struct SystemMemory<'a> {
     pub(crate) lends: Lends,
     pub(crate) pool_bytes: u64,
     pub(crate) in_place: bool,
+    pub(crate) tier: Option<SystemTier>,
+    pub(crate) wait_turns: Option<u32>,
+    pub(crate) history: History,
     lent: PhantomData<&'a mut [u8]>,
 }
 
@@ -99,6 +117,9 @@ impl Default for SystemMemory<'_> {
             lends: Lends::default(),
             pool_bytes: POOL_BYTES,
             in_place: true,
+            tier: None,
+            wait_turns: None,
+            history: History::default(),
             lent: PhantomData,
         }
     }
@@ -170,6 +191,22 @@ impl<'a> SystemMemory<'a> {
     /// which takes effect on the embedded adapter, on Unix). Such memory takes no room in the pool.
     pub fn set_in_place(&mut self, in_place: bool) {
         self.in_place = in_place;
+    }
+
+    /// Sets how pages come (default: `None`). With a tier, memory is not used in place, and not all of it is fetched before
+    /// the launch. Without one, that is done where it is possible; else pages come while the kernel runs where the device
+    /// has live memory, but on devices that ration turns of loops only for kernels whose launch cannot be repeated.
+    pub fn set_tier(&mut self, tier: Option<SystemTier>) {
+        self.tier = tier;
+    }
+
+    /// Sets how many turns of a loop an invocation waits for a page in [`SystemTier::Live`], or a group of invocations for
+    /// all of its pages where the device rations turns, in which case there are never more than 7/8 of the ration (default:
+    /// 2^28, or that). An invocation that gets no page goes on with zeros. The launch is then repeated in
+    /// [`SystemTier::Sliced`] where the device rations turns and the launch can be repeated, and fails with
+    /// [`SystemError::Unanswered`](crate::system::SystemError::Unanswered) otherwise.
+    pub fn set_wait_turns(&mut self, turns: Option<u32>) {
+        self.wait_turns = turns;
     }
 
     /// Bytes that are lent.

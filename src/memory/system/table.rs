@@ -3,7 +3,8 @@
 //! ```text
 //! row 0       solid span: first page (low, high), pages; shift of the hashes
 //! row 1       both multipliers, first row of the slots, room for faults
-//! row 2       first word of the list of faults; of the solid span: first word, rights
+//! row 2       first word of the list of faults; of the solid span: first word, rights; shift of its pages, marks
+//! row 3       where pages come while the kernel runs: what `shaders/system_live.wgsl` says
 //! slots       a power of two of rows: pages elsewhere, each at one of two places
 //! masks       sixteen rows for each page lent in parts: a bit for each word to read, and for each to write
 //! ```
@@ -13,8 +14,12 @@
 //! pages lie at one of two slots (cuckoo hashing, Pagh and Rodler 2001): at most two steps, and no loop, whose turns some
 //! adapters count.
 
-use super::PAGE_WORDS;
+use std::collections::HashMap;
+use std::ops::Range;
+
 use super::lends::{Mask, Rights};
+use super::live::Limits;
+use super::{PAGE_BYTES, PAGE_WORDS};
 
 /// A row of the table.
 type Row = [u32; 4];
@@ -24,7 +29,7 @@ const NO_PAGE: u64 = u64::MAX;
 const EMPTY: Row = [u32::MAX, u32::MAX, 0, 0];
 
 /// The rows in front of the slots.
-const HEAD: usize = 3;
+const HEAD: usize = 4;
 /// Multipliers that are tried for a number of slots before there are more slots.
 const ATTEMPTS: u32 = 8;
 
@@ -33,6 +38,13 @@ const READ: u32 = 1;
 const WRITE: u32 = 2;
 const IN_PLACE: u32 = 4;
 const MASK_SHIFT: u32 = 3;
+
+/// Flags of a frame: a kernel has written it, or has touched it, where it notes that.
+pub(crate) const WRITTEN: u32 = 1;
+pub(crate) const TOUCHED: u32 = 2;
+/// Above the shift from a page to its word.
+const MARKS_SHIFT: u32 = 8;
+const PAGE_SHIFT: u32 = PAGE_WORDS.trailing_zeros();
 
 /// A page in a frame.
 #[derive(Debug, Clone)]
@@ -54,6 +66,15 @@ pub(crate) struct Solid {
     pub word: u32,
     pub writes: bool,
     pub in_place: bool,
+}
+
+/// What the host asks of kernels beside the translation.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Demands {
+    /// Kernels note which frames they have touched.
+    pub touched: bool,
+    /// Words are places of pages that come while the kernel runs.
+    pub live: Option<Limits>,
 }
 
 /// The list of faults.
@@ -82,9 +103,47 @@ impl Entry {
 }
 
 impl Solid {
+    /// The longest run of whole pages with the same rights, of ranges with whether they are written; its first word is not
+    /// known yet.
+    pub(super) fn longest(
+        ranges: impl Iterator<Item = (Range<u64>, bool)>,
+        covered: &Range<u64>,
+        in_place: bool,
+    ) -> Option<Self> {
+        let mut longest: Option<Self> = None;
+        for (range, writes) in ranges {
+            let first = range.start.div_ceil(PAGE_BYTES).max(covered.start);
+            let end = (range.end / PAGE_BYTES).min(covered.end);
+            // Numbers of pages have the same high word.
+            let end = end.min((first | u64::from(u32::MAX)) + 1);
+            let pages = end.saturating_sub(first).min(u32::MAX.into()) as u32;
+            if pages > longest.map_or(0, |solid| solid.pages) {
+                longest = Some(Self {
+                    first,
+                    pages,
+                    word: 0,
+                    writes,
+                    in_place,
+                });
+            }
+        }
+        longest
+    }
+
     /// Whether the page is one of these.
     pub(crate) fn has(&self, page: u64) -> bool {
         page.wrapping_sub(self.first) < u64::from(self.pages)
+    }
+
+    fn rights(&self) -> Rights {
+        Rights {
+            read: Rights::ALL,
+            write: if self.writes {
+                Rights::ALL
+            } else {
+                Rights::NONE
+            },
+        }
     }
 
     fn flags(&self) -> u32 {
@@ -94,39 +153,33 @@ impl Solid {
 
 /// The words of the table for these pages, in the order of their numbers, and for `solid`, pages that are not among them;
 /// without one, the longest run of `entries` becomes the solid span.
-pub(crate) fn words(entries: &[Entry], solid: Option<Solid>, faults: FaultList) -> Vec<u32> {
+pub(crate) fn words(
+    entries: &[Entry],
+    solid: Option<Solid>,
+    faults: FaultList,
+    demands: Demands,
+) -> Vec<u32> {
     let (run, solid) = match solid {
         Some(solid) => (0..0, Some(solid)),
+        None if demands.live.is_some() => (0..0, None),
         None => longest_run(entries),
     };
-    let mut masks: Vec<Row> = Vec::new();
-    let mut row_of = |entry: &Entry| {
-        let mut flags = entry.flags();
-        if flags & (READ | WRITE) != READ | WRITE {
-            // Relative to the first mask, for now.
-            flags |= (masks.len() as u32) << MASK_SHIFT;
-            for words in entry
-                .rights
-                .read
-                .chunks(4)
-                .chain(entry.rights.write.chunks(4))
-            {
-                masks.push([words[0], words[1], words[2], words[3]]);
-            }
-        }
-        let [low, high] = split(entry.page);
-        [low, high, entry.word, flags]
-    };
-    let scattered = [&entries[..run.start], &entries[run.end..]].concat();
-    let mut all: Vec<Row> = scattered.iter().map(&mut row_of).collect();
-    let pages: Vec<u64> = scattered.iter().map(|entry| entry.page).collect();
+    let (step, marks) = (demands.live.is_none(), demands.touched);
+    let limits = demands.live.map_or([0; 4], |limits| {
+        [limits.locks, limits.list, limits.posts, limits.turns]
+    });
+    let scattered = || entries[..run.start].iter().chain(&entries[run.end..]);
+    let pages: Vec<u64> = scattered().map(|entry| entry.page).collect();
     let slots = Slots::of(&pages);
-    let first_mask = (HEAD + slots.pages.len()) as u32;
-    for row in &mut all {
-        if row[3] & (READ | WRITE) != READ | WRITE {
-            row[3] += first_mask << MASK_SHIFT;
-        }
-    }
+    let mut masks = Masks::behind(HEAD + slots.pages.len());
+    let all: Vec<Row> = scattered()
+        .map(|entry| {
+            let [low, high] = split(entry.page);
+            let flags = entry.flags() | masks.of(&entry.rights);
+            [low, high, entry.word, flags]
+        })
+        .collect();
+    let solid_flags = solid.map_or(0, |solid| solid.flags() | masks.of(&solid.rights()));
     let [low, high] = solid.map_or([0, 0], |solid| split(solid.first));
     let mut rows = vec![
         [low, high, solid.map_or(0, |solid| solid.pages), slots.shift],
@@ -134,16 +187,51 @@ pub(crate) fn words(entries: &[Entry], solid: Option<Solid>, faults: FaultList) 
         [
             faults.start,
             solid.map_or(0, |solid| solid.word),
-            solid.map_or(0, |solid| solid.flags()),
-            0,
+            solid_flags,
+            (u32::from(step) * PAGE_SHIFT) | ((u32::from(marks) * TOUCHED) << MARKS_SHIFT),
         ],
+        limits,
     ];
     rows.extend(slots.pages.iter().map(|page| {
         let found = pages.binary_search(page);
         found.map_or(EMPTY, |index| all[index])
     }));
-    rows.extend(masks);
+    rows.extend(masks.rows);
     rows.into_flattened()
+}
+
+/// The rows with masks. Pages with the same rights share theirs.
+struct Masks {
+    first: usize,
+    rows: Vec<Row>,
+    known: HashMap<Rights, u32>,
+}
+
+impl Masks {
+    /// Behind so many rows of the table.
+    fn behind(first: usize) -> Self {
+        Self {
+            first,
+            rows: Vec::new(),
+            known: HashMap::new(),
+        }
+    }
+
+    /// Where the masks of these rights are, as flags say it; 0 where a page may be read and written as a whole, for which
+    /// kernels ask no mask.
+    fn of(&mut self, rights: &Rights) -> u32 {
+        if rights.read == Rights::ALL && rights.write == Rights::ALL {
+            return 0;
+        }
+        let next = (self.first + self.rows.len()) as u32;
+        let at = *self.known.entry(rights.clone()).or_insert(next);
+        if at == next {
+            let words = rights.read.chunks(4).chain(rights.write.chunks(4));
+            let rows = words.map(|words| [words[0], words[1], words[2], words[3]]);
+            self.rows.extend(rows);
+        }
+        at << MASK_SHIFT
+    }
 }
 
 fn split(page: u64) -> [u32; 2] {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::lends::{Lends, Rights, Source};
-use super::table::{Entry, FaultList, find, words};
+use super::table::{Demands, Entry, FaultList, find, words};
 use super::*;
 
 const NO_FAULTS: FaultList = FaultList {
@@ -25,6 +25,42 @@ fn entry(page: u64, frame: u32) -> Entry {
     }
 }
 
+/// Whether the table lets a kernel read or write a word, as `tombolo_system_find` asks it.
+fn may(table: &[u32], page: u64, word: usize, writes: usize) -> bool {
+    let Some((_, flags)) = find(table, page) else {
+        return false;
+    };
+    let row = (flags >> 3) as usize + 8 * writes + word / 128;
+    flags >> writes & 1 == 1 || table[4 * row + word / 32 % 4] >> (word % 32) & 1 == 1
+}
+
+/// Whole pages that are lent for reading have masks, too, whether they are the solid span or not.
+#[test]
+fn nothing_is_written_that_is_lent_for_reading() {
+    let mut entries: Vec<Entry> = (10..20)
+        .chain([40, 50])
+        .zip(1..)
+        .map(|(page, frame)| entry(page, frame))
+        .collect();
+    for entry in &mut entries {
+        entry.rights.write = Rights::NONE;
+    }
+    entries[11].rights.read[3] = 5;
+    let table = words(&entries, None, NO_FAULTS, Demands::default());
+    for entry in &entries {
+        for word in 0..PAGE_WORDS {
+            let is_read = entry.page != 50 || word / 32 != 3 || word % 32 == 0 || word % 32 == 2;
+            assert_eq!(
+                may(&table, entry.page, word, 0),
+                is_read,
+                "{}, {word}",
+                entry.page
+            );
+            assert!(!may(&table, entry.page, word, 1), "{}, {word}", entry.page);
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn each_page_is_found_and_no_other(
@@ -35,7 +71,7 @@ proptest! {
         pages.sort_unstable();
         pages.dedup();
         let entries: Vec<Entry> = (pages.iter().zip(1..)).map(|(&page, frame)| entry(page, frame)).collect();
-        let table = words(&entries, None, NO_FAULTS);
+        let table = words(&entries, None, NO_FAULTS, Demands::default());
         for entry in &entries {
             prop_assert_eq!(find(&table, entry.page), Some((entry.word, 3)));
         }

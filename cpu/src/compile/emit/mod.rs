@@ -69,6 +69,8 @@ pub(crate) struct Emitted {
     pub(crate) polls: bool,
     /// Whether a loop may wait for other work-groups
     pub(crate) waits: bool,
+    /// Invocations that run side by side
+    pub(crate) lanes: u32,
 }
 
 /// Where `Exit` and `Continue` go.
@@ -117,6 +119,7 @@ pub(crate) fn emit(program: &Program, options: Options, isa: &dyn TargetIsa) -> 
     let group = b.block_params(entry)[0];
     let lives = live::lives(program);
     let lanes = lanes::choose(program, &lives, options.lanes, isa);
+    let width = lanes.width;
     let live = lives.barriers;
     let region = region::Region::new(&mut b, program, &live, (lanes.width, options.schedule))?;
     let stopped = b.create_block();
@@ -161,6 +164,7 @@ pub(crate) fn emit(program: &Program, options: Options, isa: &dyn TargetIsa) -> 
         tables,
         polls,
         waits,
+        lanes: width,
     })
 }
 

@@ -48,7 +48,20 @@ pub enum HeapMemory {
         faults: ResourceBinding,
         /// The status record, for a fault that fails the launch.
         status: ResourceBinding,
+        /// Frames are filled while the kernel runs.
+        live: Option<LivePlaces>,
     },
+}
+
+/// How a kernel waits for pages that the host brings while the kernel runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LivePlaces {
+    /// The frame of each page, which the host writes (`shaders/system_live.wgsl`).
+    pub places: ResourceBinding,
+    /// An invocation orders its memory by a barrier.
+    pub barriers: bool,
+    /// Memory that is read for delays, where the adapter rations turns of loops.
+    pub backoff: Option<ResourceBinding>,
 }
 
 /// The pass's inputs.

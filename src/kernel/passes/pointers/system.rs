@@ -13,26 +13,40 @@
 //!    such a zero might run for ever. Loops in which invocations meet are left alone, since one that left would be
 //!    missed by the others.
 //!
+//! Where frames are filled while the kernel runs, a miss is no fault: the invocation waits for the host
+//! (`shaders/system_live.wgsl`).
+//!
 //! The functions are parsed once for each kernel and moved into its module, names and bindings made the runtime's own.
 
-use std::collections::HashMap;
-
 use naga::{
-    Arena, BinaryOperator as Op, Block, Expression, Function, GlobalVariable, Handle, Module,
-    ResourceBinding, Span, Statement, Type, TypeInner,
+    Arena, BinaryOperator as Op, Block, Expression, Function, GlobalVariable, Handle, Module, Span,
+    Statement,
 };
 
 use super::super::status::status_global;
-use super::super::{turns, type_of, unique_name};
+use super::super::transplant::Mover;
+use super::super::{turns, unique_name};
 use super::builder::{Builder, Value};
 use super::heap::Heap;
 use super::options::site_code;
 use super::options::{HeapMemory, PointerError, PointerErrorKind, PointerOptions, WRITE_BIT};
 use super::place::{Base, Place, Root};
 use super::rewrite::Rewriter;
+use crate::device::fence;
 use crate::kernel::passes::code::Emitter;
 
 const TEXT: &str = include_str!("../../../../shaders/system.wgsl");
+const THERE: &str = include_str!("../../../../shaders/system_there.wgsl");
+const LIVE: &str = include_str!("../../../../shaders/system_live.wgsl");
+const FREE: &str = include_str!("../../../../shaders/system_free.wgsl");
+const RATIONED: &str = include_str!("../../../../shaders/system_rationed.wgsl");
+const FENCE: &str = "tombolo_system_fence";
+
+/// Variables of calls that count the same turns, where a kernel calls as well.
+const SHARED: [(&str, &str); 2] = [
+    ("tombolo_system_group_turns", "tombolo_call_group_turns"),
+    ("tombolo_system_group", "tombolo_call_group"),
+];
 
 /// The functions and variables of `shaders/system.wgsl` in a kernel's module.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +70,7 @@ pub(super) fn add(
         table,
         faults,
         status,
+        live,
         ..
     } = options.memory
     else {
@@ -66,13 +81,30 @@ pub(super) fn add(
         span: Span::UNDEFINED,
         function: None,
     };
-    let text = naga::front::wgsl::parse_str(TEXT).map_err(|error| broken(error.to_string()))?;
-    let mut mover = Mover {
-        from: &text,
-        types: HashMap::new(),
-        globals: HashMap::new(),
-        functions: HashMap::new(),
+    let parts = match live {
+        None => [TEXT, THERE, ""],
+        Some(live) => [
+            TEXT,
+            LIVE,
+            if live.backoff.is_some() {
+                RATIONED
+            } else {
+                FREE
+            },
+        ],
     };
+    let text = naga::front::wgsl::parse_str(&parts.concat());
+    let mut text = text.map_err(|error| broken(error.to_string()))?;
+    if live.is_some_and(|live| live.barriers) {
+        fence::fill(&mut text, FENCE);
+    }
+    let shared = |module: &Module, name: &str| {
+        let (_, other) = SHARED.iter().find(|(own, _)| *own == name)?;
+        let mut variables = module.global_variables.iter();
+        let found = variables.find(|(_, v)| v.name.as_deref() == Some(other));
+        found.map(|(handle, _)| handle)
+    };
+    let mut mover = Mover::of(&text);
     for (handle, variable) in text.global_variables.iter() {
         let name = variable.name.as_deref().unwrap_or_default();
         let moved = match (name, heap.invocation) {
@@ -80,7 +112,16 @@ pub(super) fn add(
             ("tombolo_system_status", _) => status_global(module, status),
             ("tombolo_system_table", _) => mover.variable(module, variable, Some(table)),
             ("tombolo_system_faults", _) => mover.variable(module, variable, Some(faults)),
-            _ => mover.variable(module, variable, None),
+            ("tombolo_system_places", _) => {
+                mover.variable(module, variable, live.map(|live| live.places))
+            }
+            ("tombolo_system_backoff", _) => {
+                mover.variable(module, variable, live.and_then(|live| live.backoff))
+            }
+            _ => match shared(module, name) {
+                Some(other) => other,
+                None => mover.variable(module, variable, None),
+            },
         };
         mover.globals.insert(handle, moved);
     }
@@ -105,107 +146,6 @@ pub(super) fn add(
     let ((find, step), failed) =
         found.ok_or_else(|| broken("the functions of shaders/system.wgsl are missing".into()))?;
     Ok(Some(System { find, step, failed }))
-}
-
-/// Moves functions from one module to another.
-struct Mover<'m> {
-    from: &'m Module,
-    types: HashMap<Handle<Type>, Handle<Type>>,
-    globals: HashMap<Handle<GlobalVariable>, Handle<GlobalVariable>>,
-    functions: HashMap<Handle<Function>, Handle<Function>>,
-}
-
-impl Mover<'_> {
-    /// The type in the other module. The text has scalars, vectors, atomics, arrays and pointers to them.
-    fn ty(&mut self, module: &mut Module, ty: Handle<Type>) -> Handle<Type> {
-        if let Some(known) = self.types.get(&ty) {
-            return *known;
-        }
-        let inner = match self.from.types[ty].inner {
-            TypeInner::Array { base, size, stride } => TypeInner::Array {
-                base: self.ty(module, base),
-                size,
-                stride,
-            },
-            TypeInner::Pointer { base, space } => TypeInner::Pointer {
-                base: self.ty(module, base),
-                space,
-            },
-            ref other => other.clone(),
-        };
-        let moved = type_of(module, inner);
-        self.types.insert(ty, moved);
-        moved
-    }
-
-    fn variable(
-        &mut self,
-        module: &mut Module,
-        variable: &GlobalVariable,
-        binding: Option<ResourceBinding>,
-    ) -> Handle<GlobalVariable> {
-        let name = variable.name.as_deref().unwrap_or("tombolo_system");
-        let moved = GlobalVariable {
-            name: Some(unique_name(module, name)),
-            ty: self.ty(module, variable.ty),
-            binding,
-            init: None,
-            ..variable.clone()
-        };
-        module.global_variables.append(moved, Span::UNDEFINED)
-    }
-
-    fn function(&mut self, module: &mut Module, function: &Function, name: String) -> Function {
-        let mut moved = function.clone();
-        moved.name = Some(name);
-        for argument in &mut moved.arguments {
-            argument.ty = self.ty(module, argument.ty);
-        }
-        if let Some(result) = &mut moved.result {
-            result.ty = self.ty(module, result.ty);
-        }
-        for (_, local) in moved.local_variables.iter_mut() {
-            local.ty = self.ty(module, local.ty);
-        }
-        for (_, expression) in moved.expressions.iter_mut() {
-            match expression {
-                Expression::GlobalVariable(global) => *global = self.globals[global],
-                Expression::CallResult(callee) => *callee = self.functions[callee],
-                Expression::ZeroValue(ty)
-                | Expression::Compose { ty, .. }
-                | Expression::AtomicResult { ty, .. } => *ty = self.ty(module, *ty),
-                _ => {}
-            }
-        }
-        self.calls(&mut moved.body);
-        // Places of another text would be taken for places in the program.
-        for (_, span) in moved.body.span_iter_mut() {
-            if let Some(span) = span {
-                *span = Span::UNDEFINED;
-            }
-        }
-        moved
-    }
-
-    fn calls(&self, block: &mut Block) {
-        for statement in block.iter_mut() {
-            match statement {
-                Statement::Call { function, .. } => *function = self.functions[function],
-                Statement::Block(inner) => self.calls(inner),
-                Statement::If { accept, reject, .. } => {
-                    self.calls(accept);
-                    self.calls(reject);
-                }
-                Statement::Loop {
-                    body, continuing, ..
-                } => {
-                    self.calls(body);
-                    self.calls(continuing);
-                }
-                _ => {}
-            }
-        }
-    }
 }
 
 impl Builder<'_> {

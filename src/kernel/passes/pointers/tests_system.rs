@@ -12,6 +12,7 @@ fn system() -> PointerOptions {
             table: at(1),
             faults: at(2),
             status: at(3),
+            live: None,
         },
         ..unified()
     }
@@ -29,6 +30,32 @@ fn everything_is_valid_there_too() {
     let body = "let w = usm_W(p); w.a += 1lu; w.c = w.c.yx; w.d = w.d;
         let h = usm_H(p); h.a += 1.0h; h.c = h.c.zyx; h.e[id.x] = h.e[3] + usm_Halves(p)[id.x]; let all = *h; *h = all;";
     lowered(&format!("enable f16;\n{}", kernel(items, body)), &system());
+}
+
+/// In the forms whose kernels wait for pages, too.
+#[test]
+fn kernels_that_wait_are_valid() {
+    for (barriers, backoff) in [(true, None), (false, Some(at(5)))] {
+        let mut options = system();
+        let HeapMemory::System { live, .. } = &mut options.memory else {
+            panic!("no lent memory");
+        };
+        *live = Some(LivePlaces {
+            places: at(4),
+            barriers,
+            backoff,
+        });
+        let (text, _) = lowered(
+            &kernel(
+                NODE,
+                "let n = *usm_Node(p); o[0] = u32(n.value) + n.next.x;",
+            ),
+            &options,
+        );
+        let rationed = occurrences(&text, "tombolo_system_group_turns: array") > 0;
+        assert_eq!(rationed, backoff.is_some(), "{text}");
+        assert!(text.contains("tombolo_system_places"), "{text}");
+    }
 }
 
 #[test]

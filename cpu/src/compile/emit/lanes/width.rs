@@ -131,6 +131,8 @@ fn statement_obstacle(
         }
         Statement::Atomic(atomic) => {
             let exchanged = atomic.exchanged.is_some_and(|value| used.contains(&value));
+            // Kernels that use lent memory where it is count on this (`src/memory/system/in_place.rs` of the runtime): a lane
+            // that is switched off must not load there.
             if used.contains(&atomic.result) || exchanged {
                 return Some("the order of atomic operations may be seen");
             }

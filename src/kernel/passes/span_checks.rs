@@ -1,0 +1,201 @@
+//! Checked mode of spans: an index beyond the length of what a helper was given is a fault of the launch.
+//!
+//! *How it works.* An index behind a span is limited to the last element by the adapter or by naga, as any other. Behind each
+//! expression that indexes a span with a value known at run time stands a call that compares the index with the length, and
+//! writes the first one that is too large to the status record ([`SPAN`]): the number of its place in the text, the index and
+//! the length. What the access itself reads or writes is the last element, all the same: the launch has failed.
+//!
+//! The lengths are those of the helper's own copy (`spans.rs`), so that a comparison costs no load.
+
+use std::collections::{HashMap, HashSet};
+
+use naga::{
+    Arena, Block, Expression, Function, GlobalVariable, Handle, Literal, MemoryDecorations, Module,
+    ScalarKind, Span, Statement,
+};
+
+use super::status::{SPAN, SPAN_CLAIM, status_type};
+use super::transplant::Mover;
+use super::unique_name;
+
+/// The status record of checks, until it gets its binding.
+pub(crate) const STATUS: &str = "tombolo_status";
+const FAULT: &str = "tombolo_span_fault";
+
+fn text() -> String {
+    format!(
+        "@group(0) @binding(0) var<storage, read_write> {STATUS}: array<atomic<u32>, {words}>;
+        fn {FAULT}(index: u32, length: u32, code: u32) {{
+            if index >= length {{
+                if atomicExchange(&{STATUS}[{SPAN_CLAIM}], 1u) == 0u {{
+                    atomicStore(&{STATUS}[{code}], code);
+                    atomicStore(&{STATUS}[{index}], index);
+                    atomicStore(&{STATUS}[{length}], length);
+                }}
+            }}
+        }}",
+        words = super::status::WORDS,
+        code = SPAN.start,
+        index = SPAN.start + 1,
+        length = SPAN.start + 2,
+    )
+}
+
+/// The checks of a module.
+#[derive(Debug)]
+pub(super) struct SpanChecks {
+    fault: Handle<Function>,
+    /// Where indices are checked: the code of a place is its number here, plus 1.
+    pub(super) sites: Vec<Span>,
+}
+
+/// What stands for a span in a helper that knows its length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Root {
+    Argument(u32),
+    Variable(Handle<GlobalVariable>),
+}
+
+impl SpanChecks {
+    /// Adds the variable to `module` and the function to `functions`, in front of all that call it; `None` where the text
+    /// does not parse, which a test rules out.
+    pub(super) fn begin(module: &mut Module, functions: &mut Arena<Function>) -> Option<Self> {
+        let text = naga::front::wgsl::parse_str(&text()).ok()?;
+        let ty = status_type(module);
+        let mut mover = Mover::of(&text);
+        for (handle, variable) in text.global_variables.iter() {
+            let known = (module.global_variables.iter())
+                .find(|(_, known)| known.name.as_deref() == Some(STATUS) && known.ty == ty);
+            let moved = match known {
+                Some((known, _)) => known,
+                None => module.global_variables.append(
+                    GlobalVariable {
+                        name: Some(STATUS.to_owned()),
+                        ty,
+                        binding: None,
+                        memory_decorations: MemoryDecorations::empty(),
+                        ..variable.clone()
+                    },
+                    Span::UNDEFINED,
+                ),
+            };
+            mover.globals.insert(handle, moved);
+        }
+        let mut fault = None;
+        for (_, function) in text.functions.iter() {
+            let name = unique_name(module, FAULT);
+            let moved = mover.function(module, function, name);
+            fault = Some(functions.append(moved, Span::UNDEFINED));
+        }
+        Some(Self {
+            fault: fault?,
+            sites: Vec::new(),
+        })
+    }
+
+    /// Checks the indices behind these spans, with their lengths.
+    pub(super) fn add(&mut self, function: &mut Function, spans: &HashMap<Root, Expression>) {
+        let root_of =
+            |function: &Function, base: Handle<Expression>| match function.expressions[base] {
+                Expression::FunctionArgument(index) => Some(Root::Argument(index)),
+                Expression::GlobalVariable(variable) => Some(Root::Variable(variable)),
+                _ => None,
+            };
+        let mut checked = HashMap::new();
+        let accesses: Vec<_> = (function.expressions.iter())
+            .filter_map(|(handle, expression)| match *expression {
+                Expression::Access { base, index } => Some((handle, base, index)),
+                _ => None,
+            })
+            .collect();
+        for (handle, base, index) in accesses {
+            let length = root_of(function, base).and_then(|root| spans.get(&root));
+            let Some(length) = length.cloned() else {
+                continue;
+            };
+            let span = function.expressions.get_span(handle);
+            self.sites.push(span);
+            let code = Literal::U32(self.sites.len() as u32);
+            let e = &mut function.expressions;
+            let length = e.append(length, span);
+            let code = e.append(Expression::Literal(code), span);
+            let start = e.len();
+            let index = e.append(
+                Expression::As {
+                    expr: index,
+                    kind: ScalarKind::Uint,
+                    convert: Some(4),
+                },
+                span,
+            );
+            let emit = Statement::Emit(e.range_from(start));
+            let call = Statement::Call {
+                function: self.fault,
+                arguments: vec![index, length, code],
+                result: None,
+            };
+            checked.insert(handle, (span, [emit, call]));
+        }
+        if !checked.is_empty() {
+            let body = std::mem::take(&mut function.body);
+            function.body = with_checks(body, &checked);
+        }
+    }
+}
+
+/// Statements that follow the evaluation of an expression, with their place.
+type Checks = HashMap<Handle<Expression>, (Span, [Statement; 2])>;
+
+fn with_checks(block: Block, checks: &Checks) -> Block {
+    let mut done = Block::with_capacity(block.len());
+    for (statement, span) in block.span_into_iter() {
+        let statement = match statement {
+            Statement::Emit(range) => {
+                let emitted: HashSet<_> = range.clone().collect();
+                done.push(Statement::Emit(range), span);
+                let mut found: Vec<_> = (checks.iter())
+                    .filter(|(handle, _)| emitted.contains(handle))
+                    .collect();
+                found.sort_by_key(|(handle, _)| **handle);
+                for (_, (place, statements)) in found {
+                    for statement in statements {
+                        done.push(statement.clone(), *place);
+                    }
+                }
+                continue;
+            }
+            Statement::Block(inner) => Statement::Block(with_checks(inner, checks)),
+            Statement::If {
+                condition,
+                accept,
+                reject,
+            } => Statement::If {
+                condition,
+                accept: with_checks(accept, checks),
+                reject: with_checks(reject, checks),
+            },
+            Statement::Switch { selector, cases } => Statement::Switch {
+                selector,
+                cases: cases
+                    .into_iter()
+                    .map(|mut case| {
+                        case.body = with_checks(case.body, checks);
+                        case
+                    })
+                    .collect(),
+            },
+            Statement::Loop {
+                body,
+                continuing,
+                break_if,
+            } => Statement::Loop {
+                body: with_checks(body, checks),
+                continuing: with_checks(continuing, checks),
+                break_if,
+            },
+            other => other,
+        };
+        done.push(statement, span);
+    }
+    done
+}

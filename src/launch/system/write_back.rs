@@ -1,0 +1,72 @@
+//! Writing back: words that a kernel has changed in frames, to the memory that was lent.
+
+// On the host's own processor frames outside of lent memory are read where they are.
+#![allow(unsafe_code)]
+
+use super::{Run, SystemError};
+use crate::launch::parts::system::Lent;
+use crate::memory::DeviceBuffer;
+use crate::memory::system::PAGE_WORDS;
+use crate::memory::system::lends::Unreachable;
+use crate::memory::system::live::FLAGS_START;
+use crate::memory::system::table::WRITTEN;
+
+/// Frames that are not written, and yet read between others that are: one read takes as long as many pages.
+const GAP: u32 = 8;
+
+impl Run<'_, '_> {
+    /// The flags of the frames.
+    pub(super) fn flags(&self, lent: &Lent) -> Result<Vec<u32>, SystemError> {
+        let flags = u64::from(FLAGS_START)..u64::from(FLAGS_START + self.frames.count());
+        Ok(lent.faults().read_range(flags)?)
+    }
+
+    /// Writes the words that the kernel has changed to the host's memory.
+    pub(super) fn write_back(&mut self, lent: &Lent) -> Result<(), SystemError> {
+        if !self.memory.lends.is_written() {
+            return Ok(());
+        }
+        let (pool, flags) = (lent.pool(), self.flags(lent)?);
+        let written: Vec<(u32, u64)> = (self.frames.by_frame().into_iter())
+            .filter(|(frame, _)| {
+                flags
+                    .get(*frame as usize)
+                    .is_some_and(|flags| flags & WRITTEN != 0)
+            })
+            .collect();
+        for run in written.chunk_by(|(one, _), (next, _)| next - one <= GAP) {
+            if let (Some((first, _)), Some((last, _))) = (run.first(), run.last()) {
+                self.write_back_run(pool, *first..*last + 1, run)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for pages in neighbouring frames.
+    fn write_back_run(
+        &mut self,
+        pool: &DeviceBuffer<u32>,
+        frames: std::ops::Range<u32>,
+        written: &[(u32, u64)],
+    ) -> Result<(), SystemError> {
+        let word = |frame: u32| u64::from(frame) * PAGE_WORDS as u64;
+        let range = word(frames.start)..word(frames.end);
+        let words = match self.frames.in_place() {
+            Some(window) => {
+                // SAFETY: the launch has ended.
+                let own = unsafe { window.own_words() };
+                own[range.start as usize..range.end as usize].to_vec()
+            }
+            None => pool.read_range(range)?,
+        };
+        for &(frame, page) in written {
+            let start = (frame - frames.start) as usize * PAGE_WORDS;
+            let after = &words[start..start + PAGE_WORDS];
+            let before = self.frames.before(frame);
+            let changed = (self.memory.lends).write_back(page, before, after);
+            self.report.words_written +=
+                changed.map_err(|Unreachable { address }| SystemError::WriteBack { address })?;
+        }
+        Ok(())
+    }
+}

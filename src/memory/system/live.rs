@@ -1,0 +1,397 @@
+//! Pages that come while the kernel runs: the memory that host and kernel see, and the thread that fills it.
+//!
+//! *How it works.*
+//!
+//! 1. The table has all that is lent, with its rights, before the launch. What changes meanwhile is one word for each page,
+//!    its *place*: 0 while the page is not there, then the first word of its frame. So a kernel never sees half an entry.
+//! 2. A kernel that finds no place posts the number of the page in a list (`shaders/system_live.wgsl`), and looks at the place.
+//! 3. The [`Pager`] looks at the list, reads the page into a frame, and writes the place behind the page's words.
+//!
+//! ```text
+//! pool     frame 0 | frame 1 | …                                                     host writes, kernel reads and writes
+//! places   not 0 once nobody answers | … | a word for each page, from 16 on            host writes, kernel reads
+//! posts    count, why not, 0, 0 | a word for each frame | locks | list                 kernel writes, host reads the list
+//! ```
+//!
+//! No port of calls carries this, since a port answers one invocation, and a place answers all that wait for the page; and
+//! since a call is so much code that kernels with one at each access would take minutes to compile on lavapipe.
+//!
+//! On devices with memory of their own, the pool and the places lie in memory of the device that the host maps, and the posts
+//! in memory of the host (`src/device/live.rs`, `Reader`). Words may arrive there in any order: each word of a post tells by
+//! itself that it is there, and a place is written behind a fence.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::PAGE_WORDS;
+use super::frames::{Frames, Lacking};
+use super::lends::Lends;
+use super::prefetch::Pattern;
+use super::table::Solid;
+use crate::device::live::{LiveBuffer, Reader};
+use crate::device::wait::lock;
+use crate::device::words::Words as _;
+use crate::device::{DeviceShared, LiveError};
+use crate::memory::DeviceBuffer;
+
+/// The place of the first page.
+const FIRST_PLACE: u32 = 16;
+/// What stands in a place where no memory is.
+const NO_MEMORY: u32 = 1;
+/// The first word of the frames' flags among the posts.
+pub(crate) const FLAGS_START: u32 = 4;
+/// The word that says why an invocation has got no page.
+pub(crate) const WHY: u64 = 1;
+/// Locks for posting, as `shaders/system_live.wgsl` hashes pages to them.
+const LOCKS: u32 = 4096;
+/// Posts of a launch.
+const POSTS: u32 = 16_384;
+/// The most pages with a place, in the longest run, and beside it.
+const MOST_IN_RUN: u64 = 1 << 24;
+const MOST_BESIDE: usize = 1 << 16;
+/// The share of the frames that may be taken by pages that were not missed.
+const PREFETCHED_SHARE: u32 = 4;
+/// Pages that are likely, and those of them that are fetched with the one that was missed.
+const MOST_SOON: usize = 4096;
+const AT_ONCE: u32 = 4;
+/// Looks that follow each other at once, and how long a pager naps when there is nothing to do for long.
+const AWAKE: Duration = Duration::from_micros(500);
+const NAP: Duration = Duration::from_micros(50);
+
+/// Which page has which place.
+#[derive(Debug)]
+pub(crate) struct Places {
+    solid: Option<Solid>,
+    /// The other pages, in order.
+    others: Vec<u64>,
+}
+
+impl Places {
+    /// Places for all that is lent; `None` where it is too much for that.
+    pub(crate) fn of(lends: &Lends) -> Option<Self> {
+        let mut solid = lends.longest_run();
+        if let Some(solid) = &mut solid {
+            if u64::from(solid.pages) > MOST_IN_RUN {
+                return None;
+            }
+            solid.word = FIRST_PLACE;
+        }
+        let (start, end) = solid.map_or((0, 0), |solid| {
+            (solid.first, solid.first + u64::from(solid.pages))
+        });
+        let before = lends.pages(0).take_while(|page| *page < start);
+        let others: Vec<u64> = before
+            .chain(lends.pages(end))
+            .take(MOST_BESIDE + 1)
+            .collect();
+        (others.len() <= MOST_BESIDE).then_some(Self { solid, others })
+    }
+
+    pub(crate) fn solid(&self) -> Option<Solid> {
+        self.solid
+    }
+
+    /// The pages beside the longest run, each with its place.
+    pub(crate) fn others(&self) -> impl Iterator<Item = (u64, u32)> {
+        let first = FIRST_PLACE + self.solid.map_or(0, |solid| solid.pages);
+        self.others.iter().copied().zip(first..)
+    }
+
+    /// Pages with a place.
+    pub(crate) fn pages(&self) -> u64 {
+        u64::from(self.solid.map_or(0, |solid| solid.pages)) + self.others.len() as u64
+    }
+
+    /// The place of a page; `None` where nothing of it is lent.
+    fn of_page(&self, page: u64) -> Option<u32> {
+        if let Some(solid) = self.solid.filter(|solid| solid.has(page)) {
+            return Some(FIRST_PLACE + (page - solid.first) as u32);
+        }
+        let at = self.others.binary_search(&page).ok()?;
+        Some(FIRST_PLACE + self.solid.map_or(0, |solid| solid.pages) + at as u32)
+    }
+
+    /// Words of the places.
+    fn words(&self) -> u64 {
+        u64::from(FIRST_PLACE) + self.pages()
+    }
+}
+
+/// The memory of launches with live pages, kept by the device from one to the next.
+#[derive(Debug)]
+pub(crate) struct LivePages {
+    pool: LiveBuffer,
+    places: LiveBuffer,
+    posts: LiveBuffer,
+    /// Frames that the pool has room for.
+    frames: u32,
+}
+
+/// The memory that no launch uses.
+#[derive(Debug, Default)]
+pub(crate) struct Kept(Mutex<Option<LivePages>>);
+
+/// Where things lie among the posts, and how long invocations wait: a row of the table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) locks: u32,
+    pub(crate) list: u32,
+    pub(crate) posts: u32,
+    pub(crate) turns: u32,
+}
+
+impl LivePages {
+    /// Memory for so many frames, and for these places, cleared.
+    ///
+    /// # Errors
+    /// [`LiveError`].
+    pub(crate) fn take(
+        device: &Arc<DeviceShared>,
+        kept: &Kept,
+        frames: u32,
+        places: &Places,
+    ) -> Result<Self, LiveError> {
+        let found = lock(&kept.0).take();
+        let fits = |found: &Self| {
+            (frames..=frames.saturating_mul(4).max(1024)).contains(&found.frames)
+                && found.places.len() >= 4 * places.words()
+        };
+        let memory = match found.filter(fits) {
+            Some(found) => found,
+            None => Self::new(device, frames, places.words())?,
+        };
+        let places = &memory.places.words()[..places.words() as usize];
+        let posts = &memory.posts.words()[..(memory.list() + 2 * POSTS) as usize];
+        // Frame 0 is for accesses that fail.
+        let pool = &memory.pool.words()[..PAGE_WORDS];
+        for word in places.iter().chain(posts).chain(pool) {
+            word.store(0, Ordering::Relaxed);
+        }
+        fence(Ordering::SeqCst);
+        Ok(memory)
+    }
+
+    fn new(device: &Arc<DeviceShared>, frames: u32, places: u64) -> Result<Self, LiveError> {
+        let capabilities = &device.capabilities;
+        let make = |reader, words: u64, label| {
+            LiveBuffer::new(&device.raw, capabilities.backend, reader, 4 * words, label)
+        };
+        let posts = u64::from(FLAGS_START + frames + LOCKS + 2 * POSTS);
+        Ok(Self {
+            pool: make(
+                Reader::Kernel,
+                u64::from(frames) * PAGE_WORDS as u64,
+                "tombolo pages",
+            )?,
+            places: make(Reader::Kernel, places.next_power_of_two(), "tombolo places")?,
+            posts: make(Reader::Host, posts, "tombolo missing pages")?,
+            frames,
+        })
+    }
+
+    /// Keeps the memory for the next launch.
+    pub(crate) fn keep(self, kept: &Kept) {
+        *lock(&kept.0) = Some(self);
+    }
+
+    fn list(&self) -> u32 {
+        FLAGS_START + self.frames + LOCKS
+    }
+
+    /// For invocations that wait at most `turns` turns.
+    pub(crate) fn limits(&self, turns: u32) -> Limits {
+        Limits {
+            locks: FLAGS_START + self.frames,
+            list: self.list(),
+            posts: POSTS,
+            turns,
+        }
+    }
+
+    /// The pool, the posts and the places as buffers.
+    pub(crate) fn buffers(&self, device: &Arc<DeviceShared>) -> [DeviceBuffer<u32>; 3] {
+        [&self.pool, &self.posts, &self.places]
+            .map(|live| DeviceBuffer::wrap(device, live.buffer().clone(), live.len() / 4))
+    }
+
+    /// Has no invocation wait any more.
+    fn close(&self) {
+        self.places.words()[0].store(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+    }
+
+    fn place(&self, place: u32) -> Option<&AtomicU32> {
+        self.places.words().get(place as usize)
+    }
+}
+
+/// Has nobody wait when its thread ends, however that comes about.
+struct Closing<'p>(&'p LivePages);
+
+impl Drop for Closing<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// Answers the misses of one launch.
+#[derive(Debug)]
+pub(crate) struct Pager<'p> {
+    lends: &'p Lends,
+    frames: &'p mut Frames,
+    memory: &'p LivePages,
+    places: &'p Places,
+    pattern: Pattern,
+    /// Pages that may be missed soon.
+    soon: VecDeque<u64>,
+    /// The next post.
+    next: u32,
+    pub(crate) missed: u64,
+    pub(crate) prefetched: u64,
+    /// Why the pager answers no more.
+    pub(crate) failure: Option<Lacking>,
+}
+
+impl<'p> Pager<'p> {
+    pub(crate) fn new(
+        lends: &'p Lends,
+        frames: &'p mut Frames,
+        memory: &'p LivePages,
+        places: &'p Places,
+    ) -> Self {
+        Self {
+            lends,
+            frames,
+            memory,
+            places,
+            pattern: Pattern::default(),
+            soon: VecDeque::new(),
+            next: 0,
+            missed: 0,
+            prefetched: 0,
+            failure: None,
+        }
+    }
+
+    /// Fetches a page before the launch.
+    pub(crate) fn prepare(&mut self, page: u64) {
+        self.prefetched += u64::from(self.bring(page));
+    }
+
+    /// Answers until the launch is over, or a page cannot be had.
+    pub(crate) fn serve(&mut self, is_over: &AtomicBool) {
+        let _closing = Closing(self.memory);
+        let mut last = Instant::now();
+        while self.failure.is_none() {
+            if self.answer() || self.look_ahead() {
+                last = Instant::now();
+                continue;
+            }
+            if is_over.load(Ordering::Acquire) {
+                return;
+            }
+            // Never by a yield: src/rpc/idle.rs.
+            match last.elapsed() < AWAKE {
+                true => std::hint::spin_loop(),
+                false => std::thread::sleep(NAP),
+            }
+        }
+    }
+
+    /// Answers what is posted; whether anything was.
+    fn answer(&mut self) -> bool {
+        let first = self.next;
+        while let Some(page) = self.posted() {
+            self.next += 1;
+            if self.bring(page) {
+                self.missed += 1;
+                let likely: Vec<u64> = self.pattern.missed(page).take(MOST_SOON).collect();
+                // Older guesses are less likely.
+                likely
+                    .into_iter()
+                    .rev()
+                    .for_each(|page| self.soon.push_front(page));
+                self.soon.truncate(MOST_SOON);
+            }
+            if self.failure.is_some() {
+                break;
+            }
+        }
+        let is_answered = self.next != first;
+        if is_answered {
+            // At once, or an invocation that goes on from here misses each of them first.
+            (0..AT_ONCE).for_each(|_| _ = self.look_ahead());
+        }
+        is_answered
+    }
+
+    /// The page of the next post, once both of its words are there.
+    fn posted(&self) -> Option<u64> {
+        if self.next >= POSTS {
+            return None;
+        }
+        let at = (self.memory.list() + 2 * self.next) as usize;
+        let words = self.memory.posts.words();
+        let [low, high] = [at, at + 1].map(|at| words[at].load(Ordering::Acquire));
+        let is_there = low & high & 1 << 31 != 0;
+        let page = u64::from(low & 0x7fff_ffff) | u64::from(high & 0x7fff_ffff) << 31;
+        is_there.then_some(page)
+    }
+
+    /// Fetches a page that may be missed soon; whether there was one.
+    fn look_ahead(&mut self) -> bool {
+        let room = self.frames.room() / PREFETCHED_SHARE;
+        if self.prefetched >= room.into() || self.frames.left() == 0 {
+            self.soon.clear();
+        }
+        while self.failure.is_none()
+            && let Some(page) = self.soon.pop_front()
+        {
+            if self.bring(page) {
+                self.prefetched += 1;
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Reads a page into a frame and says so; false where it was there, or cannot be had.
+    fn bring(&mut self, page: u64) -> bool {
+        // Whatever a kernel has written there may be no page.
+        let place = self
+            .places
+            .of_page(page)
+            .and_then(|at| self.memory.place(at));
+        let Some(place) = place.filter(|place| place.load(Ordering::Relaxed) == 0) else {
+            return false;
+        };
+        let found = match self.frames.add(self.lends, page) {
+            Ok(()) => {
+                let Some(frame) = self.frames.frame(page) else {
+                    return false;
+                };
+                let start = frame as usize * PAGE_WORDS;
+                let Some(words) = self.memory.pool.words().get(start..start + PAGE_WORDS) else {
+                    self.failure = Some(Lacking::Frames);
+                    return false;
+                };
+                for (word, value) in words.iter().zip(self.frames.before(frame)) {
+                    word.store(*value, Ordering::Relaxed);
+                }
+                start as u32
+            }
+            Err(Lacking::Memory) => NO_MEMORY,
+            Err(failure) => {
+                self.failure = Some(failure);
+                return false;
+            }
+        };
+        // Windows over the bus combine writes, and keep no order without a fence; the second fence sends the word.
+        fence(Ordering::SeqCst);
+        place.store(found, Ordering::Release);
+        fence(Ordering::SeqCst);
+        found != NO_MEMORY
+    }
+}
