@@ -41,13 +41,13 @@ pub(crate) struct TracedLaunch {
 
 impl CompletionHook for TracedLaunch {
     fn is_readable(&self) -> bool {
-        self.slot.is_readable()
+        !matches!(self.slot.times_now(), Some(None))
     }
 
     fn ended(&self, done: bool) -> Result<(), ExecutionError> {
         if done
             && let Some(recording) = self.recording.upgrade()
-            && let Some((started, ended)) = self.slot.times_at_hand()
+            && let Some((started, ended)) = self.slot.times_now().flatten()
         {
             recording.device_ran(&self.device, &self.kernel, started, ended);
         }

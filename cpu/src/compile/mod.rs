@@ -75,6 +75,7 @@ impl Kernel {
             frame_bytes: compiled.frame_bytes,
             polls: compiled.polls,
             waits: compiled.waits,
+            lanes: compiled.lanes,
             cost: compiled.cost,
             workgroup_size: compiled.workgroup_size,
             sites,

@@ -123,6 +123,7 @@ pub(crate) struct Compiled {
     pub(crate) frame_bytes: u64,
     pub(crate) polls: bool,
     pub(crate) waits: bool,
+    pub(crate) lanes: u32,
     pub(crate) cost: u64,
     pub(crate) workgroup_size: [u32; 3],
 }
@@ -294,6 +295,7 @@ fn write(out: &mut Vec<u8>, key: Key, compiled: &Compiled) {
         ],
     );
     put(out, [compiled.polls, compiled.waits].map(u64::from));
+    put(out, [u64::from(compiled.lanes)]);
     put(out, compiled.workgroup_size.map(u64::from));
 }
 
@@ -358,6 +360,7 @@ impl<'a> Reader<'a> {
             cost: self.number()?,
             polls: self.flag()?,
             waits: self.flag()?,
+            lanes: self.word()?,
             workgroup_size: [self.word()?, self.word()?, self.word()?],
         };
         Some((key, compiled))
@@ -400,6 +403,7 @@ mod tests {
             frame_bytes: 7,
             polls: true,
             waits: false,
+            lanes: 8,
             cost: u64::MAX,
             workgroup_size: [8, 1, 2],
         }
