@@ -1,8 +1,8 @@
 //! What a run did, and when: spans of the crate `tracing`, and a file of them for a viewer of traces.
 //!
-//! The runtime opens spans where a program may lose time ([`span!`]): they are there with the feature `tracing`, and
+//! The runtime opens spans where a program may lose time: they are there with the feature `tracing`, and
 //! nothing at all without. Spans are entered where no lock is held that a subscriber's own use of the runtime could want.
-//! [`chrome`] writes them to a file, with the times of the devices beside them ([`device_times`]).
+//! `chrome.rs` writes them to a file, with the times of the devices beside them (`device_times.rs`).
 
 #[cfg(feature = "trace")]
 mod chrome;
