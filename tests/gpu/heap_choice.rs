@@ -21,6 +21,7 @@ cases![
     launches_in_a_row_move_to_the_copy,
     a_host_that_looks_between_launches_keeps_the_heap,
     advice_and_prefetches_move_the_heap,
+    a_prefetch_beside_a_look_moves_the_next_launch,
     devices_without_a_choice_take_no_advice,
     nothing_moves_under_a_launch_in_flight,
     claims_bring_the_heap_back_and_refuse_nothing,
@@ -141,6 +142,23 @@ fn a_host_that_looks_between_launches_keeps_the_heap(f: &Fixture) {
         scene.is_at(InPlace);
     }
     assert_eq!(scene.heap.mirror_statistics().mirrors, 0);
+}
+
+/// The host is in nobody's way, as where devices use the heap in place.
+fn a_prefetch_beside_a_look_moves_the_next_launch(f: &Fixture) {
+    let Some(scene) = Scene::open(f, 4096) else {
+        return;
+    };
+    let host = scene.heap.host().unwrap();
+    (scene.device.heap_prefetch(scene.words, 4096).unwrap())
+        .wait()
+        .unwrap();
+    assert_eq!(host.slice(scene.words, 4096).unwrap(), [1; 4096]);
+    drop(host);
+    scene.is_at(InPlace);
+    scene.add(4096);
+    scene.is_at(OnDevice);
+    scene.has(4096, 2);
 }
 
 fn advice_and_prefetches_move_the_heap(f: &Fixture) {

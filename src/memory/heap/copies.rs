@@ -100,8 +100,8 @@ impl Device {
     /// Where the device uses the host's memory in place nothing is moved, and the event is complete: a heap that has
     /// grown since the last launch is imported now, which may wait for the device, and not by the next launch. A device
     /// with a copy is sent the missing parts of the whole heap. A device that chooses
-    /// ([`HeapPlacement::Auto`](crate::heap::HeapPlacement::Auto)) moves to its copy now, or with the first launch that finds no
-    /// other command using the heap.
+    /// ([`HeapPlacement::Auto`](crate::heap::HeapPlacement::Auto)) moves to its copy now, or with the first launch that finds
+    /// neither this thread's host access nor another command using the heap.
     ///
     /// # Errors
     /// [`HeapError::Unsupported`], [`HeapError::Null`], [`HeapError::NotAllocated`],
@@ -114,10 +114,17 @@ impl Device {
             let mut pointee = Pointee::find(device, WHAT, ptr, bytes)?.unchanged();
             let policy = device.options.host_access;
             heap.shared.await_mirror(device);
-            let _turn = heap.retry_command(policy, || {
+            let turn = heap.retry_command(policy, || {
                 take_turn(&heap, device, Work::Prefetch, [&mut pointee])
-            })?;
-            pointee.place(WHAT, bytes)?;
+            });
+            match turn {
+                // The next launch moves.
+                Err(HeapError::HostAccess { .. }) if heap.shared.may_choose(device) => {}
+                turn => {
+                    let _turn = turn?;
+                    pointee.place(WHAT, bytes)?;
+                }
+            }
         }
         Ok(Event::complete(device))
     }
