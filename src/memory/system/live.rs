@@ -285,7 +285,7 @@ impl<'p> Pager<'p> {
         let _closing = Closing(self.memory);
         let mut last = Instant::now();
         while self.failure.is_none() {
-            if self.answer() || self.look_ahead() {
+            if self.answer() || self.look_ahead(0) {
                 last = Instant::now();
                 continue;
             }
@@ -303,28 +303,25 @@ impl<'p> Pager<'p> {
     /// Answers what is posted; whether anything was.
     fn answer(&mut self) -> bool {
         let first = self.next;
-        while let Some(page) = self.posted() {
+        while self.failure.is_none()
+            && let Some(page) = self.posted()
+        {
             self.next += 1;
-            if self.bring(page) {
-                self.missed += 1;
-                let likely: Vec<u64> = self.pattern.missed(page).take(MOST_SOON).collect();
-                // Older guesses are less likely.
-                likely
-                    .into_iter()
-                    .rev()
-                    .for_each(|page| self.soon.push_front(page));
-                self.soon.truncate(MOST_SOON);
+            if self.lacking(page).is_none() {
+                continue;
             }
-            if self.failure.is_some() {
-                break;
-            }
+            let likely: Vec<u64> = self.pattern.missed(page).take(MOST_SOON).collect();
+            // Older guesses are less likely.
+            likely
+                .into_iter()
+                .rev()
+                .for_each(|page| self.soon.push_front(page));
+            self.soon.truncate(MOST_SOON);
+            // Before the answer: an invocation that goes on would miss each of them first.
+            (0..AT_ONCE).for_each(|_| _ = self.look_ahead(1));
+            self.missed += u64::from(self.bring(page));
         }
-        let is_answered = self.next != first;
-        if is_answered {
-            // At once, or an invocation that goes on from here misses each of them first.
-            (0..AT_ONCE).for_each(|_| _ = self.look_ahead());
-        }
-        is_answered
+        self.next != first
     }
 
     /// The page of the next post, once both of its words are there.
@@ -340,10 +337,10 @@ impl<'p> Pager<'p> {
         is_there.then_some(page)
     }
 
-    /// Fetches a page that may be missed soon; whether there was one.
-    fn look_ahead(&mut self) -> bool {
+    /// Fetches a page that may be missed soon, and leaves so many frames; whether there was one.
+    fn look_ahead(&mut self, left: u32) -> bool {
         let room = self.frames.room() / PREFETCHED_SHARE;
-        if self.prefetched >= room.into() || self.frames.left() == 0 {
+        if self.prefetched >= room.into() || self.frames.left() <= left {
             self.soon.clear();
         }
         while self.failure.is_none()
@@ -357,14 +354,16 @@ impl<'p> Pager<'p> {
         false
     }
 
+    /// Where the answer to a page's misses goes, as long as there is none.
+    fn lacking(&self, page: u64) -> Option<&'p AtomicU32> {
+        // Whatever a kernel has written there may be no page.
+        let place = self.memory.place(self.places.of_page(page)?)?;
+        (place.load(Ordering::Relaxed) == 0).then_some(place)
+    }
+
     /// Reads a page into a frame and says so; false where it was there, or cannot be had.
     fn bring(&mut self, page: u64) -> bool {
-        // Whatever a kernel has written there may be no page.
-        let place = self
-            .places
-            .of_page(page)
-            .and_then(|at| self.memory.place(at));
-        let Some(place) = place.filter(|place| place.load(Ordering::Relaxed) == 0) else {
+        let Some(place) = self.lacking(page) else {
             return false;
         };
         let found = match self.frames.add(self.lends, page) {
