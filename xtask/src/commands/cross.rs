@@ -67,7 +67,7 @@ const TARGETS: &[Target] = &[
         triple: "aarch64-unknown-linux-gnu",
         std: UNWINDING,
         what: &["--all-targets"],
-        features: "vulkan,gles,embedded",
+        features: "vulkan,gles,embedded,tracing,trace",
         parts: &[],
         runner: Some(Runner::Qemu),
     },
@@ -160,7 +160,9 @@ impl Target {
             what: self.what,
             features: self.features,
         }];
-        let alone = ["", "vulkan", "metal", "dx12", "gles", "webgpu", "embedded"];
+        let alone = [
+            "", "vulkan", "metal", "dx12", "gles", "webgpu", "embedded", "tracing", "trace",
+        ];
         let others = alone
             .iter()
             .filter(|alone| full && **alone != self.features);
