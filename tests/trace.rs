@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tombolo::device::Aspect;
 use tombolo::trace::{Trace, TraceError};
-use tombolo::{Constants, Context, HostServices, Program};
+use tombolo::{Constants, Context, HostServices, PersistentKernel, Program};
 
 const SOURCE: &str = "
     @group(0) @binding(0) var<storage, read_write> words: array<u32>;
@@ -63,6 +63,7 @@ fn run() -> Vec<String> {
         .services(&services)
         .build()
         .unwrap();
+    let served = Program::new("served.wgsl", "fn twice(x: u32) -> u32 { return 2u * x; }").unwrap();
     let context = Context::new().unwrap();
     let mut timed = Vec::new();
     for adapter in context.adapters() {
@@ -84,6 +85,17 @@ fn run() -> Vec<String> {
                 .unwrap();
         }
         assert_eq!(words.read().unwrap(), [7 + LAUNCHES as u32; 40]);
+        words.write(0, &[1]).unwrap().wait().unwrap();
+        let moving = context.buffer::<u32>(3).unwrap();
+        moving.write(0, &[4, 5, 6]).unwrap();
+        assert_eq!(moving.read().unwrap(), [4, 5, 6]);
+        let server = PersistentKernel::builder(&device, &served)
+            .handler("twice")
+            .start()
+            .unwrap();
+        let twice = server.function::<(u32,), u32>("twice").unwrap();
+        let answer = twice.call_timeout(&(21,), Duration::from_secs(120));
+        assert_eq!(answer.unwrap(), 42);
         if device.has(Aspect::TimestampQueries) {
             timed.push(device.name().to_owned());
         }
@@ -110,7 +122,9 @@ fn check_spans(events: &[Value]) {
             .push(span);
         *names.entry(event["name"].as_str().unwrap()).or_default() += 1;
     }
-    for kind in ["compile", "launch", "submit", "wait", "read", "call"] {
+    for kind in [
+        "compile", "launch", "submit", "wait", "read", "write", "call", "lease",
+    ] {
         assert!(names.contains_key(kind), "no `{kind}` in {names:?}");
     }
     for spans in threads.values_mut() {
@@ -140,10 +154,12 @@ fn check_spans(events: &[Value]) {
 
 /// Each device with timestamps has a track of its own, with every launch on it, one behind the other.
 fn check_devices(events: &[Value], timed: &[String]) {
-    let of_devices: Vec<&Value> = events
+    let (leases, of_devices): (Vec<&Value>, Vec<&Value>) = events
         .iter()
         .filter(|event| event["cat"] == "device")
-        .collect();
+        .partition(|event| event["name"] != "count_up");
+    let is_lease = |event: &&Value| event["name"] == "tombolo_server_main";
+    assert!(leases.iter().all(is_lease), "{leases:?}");
     assert_eq!(
         of_devices.len(),
         timed.len() * LAUNCHES,
@@ -161,9 +177,5 @@ fn check_devices(events: &[Value], timed: &[String]) {
             .filter(|event| event["pid"] == track["pid"])
             .collect();
         assert_eq!(launches.len(), LAUNCHES, "{name}");
-        assert!(
-            launches.iter().all(|launch| launch["name"] == "count_up"),
-            "{launches:?}"
-        );
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn reach(point: Point) {
     }
 }
 
-/// The point whose next visitor is refused.
+/// The point that refuses the next thread.
 static REFUSED: Mutex<Option<Point>> = Mutex::new(None);
 
 /// Has what happens next at a point fail, once.

@@ -254,10 +254,8 @@ pub(crate) fn compile(
         tabled_globals,
         calls: call_use,
     } = special;
-    let calls = program.inner.calls.as_ref();
-    let calls = calls
-        .filter(|_| call_use.calls)
-        .map(|calls| calls.called.clone());
+    let calls =
+        (program.inner.calls.as_ref().filter(|_| call_use.calls)).map(|calls| calls.called.clone());
     let mut globals = KernelGlobals::of(instances, &interface);
     if let Some(globals) = globals.as_mut().filter(|_| !tabled_globals) {
         let lowered = lower_globals(&mut module, index, &interface, globals, bindings.globals());
@@ -272,19 +270,11 @@ pub(crate) fn compile(
         let reporter = Reporter { files, text: &text };
         let spilled = spill_arrays(&mut module, index, threshold, scratch, &reporter);
         index = 0;
-        spill = Some(spilled.map_err(|error| {
-            error.unwrap_or_else(|| additions_invalid(program, entry, "it has no types"))
-        })?);
+        spill = Some(spilled.map_err(|error| error.unwrap_or_else(|| untyped(program, entry)))?);
         revalidate(&module, options.capabilities(), program, entry)?;
     }
-    let added = instrument(
-        &mut module,
-        index,
-        options,
-        &prints,
-        call_use.calls,
-        &bindings,
-    );
+    let has_calls = call_use.calls;
+    let added = instrument(&mut module, index, options, &prints, has_calls, &bindings);
     if added.changed {
         revalidate(&module, options.capabilities(), program, entry)?;
     }
@@ -305,7 +295,8 @@ pub(crate) fn compile(
     });
     let prints = (program.inner.prints.as_ref().zip(prints))
         .map(|(prints, facts)| Arc::new(sites(&places, prints, facts)));
-    let report = (guarded || checked.is_some() || has_status || call_use.reports).then(|| {
+    let reports = guarded || checked.is_some() || has_status || call_use.reports;
+    let report = reports.then(|| {
         report(
             Arc::clone(&places),
             guard,
@@ -332,11 +323,7 @@ pub(crate) fn compile(
         prints,
         heap,
         system,
-        system_bindings: match (system, options.heap.live_pages) {
-            (false, _) => 0,
-            (true, false) => SYSTEM_BINDINGS,
-            (true, true) => SYSTEM_BINDINGS + 1 + u32::from(options.heap.has_loop_budget),
-        },
+        system_bindings: system_bindings(system, options),
         table,
         globals,
         calls,
@@ -347,6 +334,19 @@ pub(crate) fn compile(
         backs_off: call_use.backs_off,
         bindings,
     })
+}
+
+fn untyped(program: &Program, entry: &str) -> KernelError {
+    additions_invalid(program, entry, "it has no types")
+}
+
+/// How many bindings a kernel has for lent memory, if it follows pointers there.
+fn system_bindings(system: bool, options: &CompileOptions) -> u32 {
+    match (system, options.heap.live_pages) {
+        (false, _) => 0,
+        (true, false) => SYSTEM_BINDINGS,
+        (true, true) => SYSTEM_BINDINGS + 1 + u32::from(options.heap.has_loop_budget),
+    }
 }
 
 /// Moves arrays beyond `threshold` bytes to scratch memory: its binding, and the bytes that there may be. The error is `None` for a

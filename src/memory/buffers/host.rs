@@ -20,6 +20,7 @@ use crate::memory::fill::fill_bytes;
 use crate::memory::host_memory;
 use crate::memory::migrate::{Access, Content, Place, Want};
 use crate::memory::places::copy;
+use crate::trace::span;
 
 impl<T: Pod> Buffer<T> {
     /// Reads the whole buffer, or this part; waits for all writes to the bytes.
@@ -304,6 +305,7 @@ impl Root {
         bytes: &mut [u8],
         own: Option<u64>,
     ) -> Result<(), BufferError> {
+        let _span = span!("read", bytes = range.end - range.start);
         let waits = |_: &Arc<DeviceShared>| Waits::Blocks;
         pollster::block_on(self.read_into_by(what, range, bytes, own, waits))
     }
@@ -465,6 +467,7 @@ impl Root {
         parts: impl Iterator<Item = Range<usize>>,
         mut change: impl FnMut(&mut [u8], Range<usize>),
     ) -> Result<(), BufferError> {
+        let _span = span!("write", bytes = range.end - range.start);
         if range.is_empty() {
             return Ok(());
         }
