@@ -22,6 +22,7 @@ use super::PersistentKernel;
 use super::core::Stage;
 use super::error::ServerError;
 use crate::clock::Instant;
+use crate::device::exit;
 use crate::device::wait::lock;
 
 pub use function::{PooledCall, PooledFunction};
@@ -200,11 +201,11 @@ impl Shared {
             mending.next = now.checked_add(mending.pause);
             mending.pause = (mending.pause * 2).min(ATTEMPTS.1);
         }
-        // The pool may go meanwhile, and with it the servers.
+        // The pool may go meanwhile, and with it the servers: this thread is the last then.
         let weak = Arc::downgrade(self);
         let thread = std::thread::Builder::new()
             .name("tombolo pool".to_owned())
-            .spawn(move || mended(&weak, index));
+            .spawn(move || exit::inside(|| mended(&weak, index)));
         if let Err(error) = thread {
             log::error!("no thread to start member {index} of a pool of servers again: {error}");
             lock(&member.mending).is_under_way = false;

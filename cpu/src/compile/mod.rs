@@ -89,8 +89,9 @@ impl Kernel {
 
     /// The code of the kernel.
     pub(crate) fn function(&self) -> KernelFn {
-        // SAFETY: `code` begins with a function that was compiled by this build (`store` takes over no other) with the signature of `KernelFn` and the calling
-        // convention of the machine, and it stays mapped as long as `self` lives. `KernelFn` is unsafe to call.
+        // SAFETY: `code` begins with a function that was compiled by this build (`store` takes over no other) with the
+        // signature of `KernelFn` and the calling convention of the machine, and it stays mapped as long as `self` lives.
+        // `KernelFn` is unsafe to call.
         unsafe { std::mem::transmute::<*const u8, KernelFn>(self.code.address()) }
     }
 }

@@ -92,14 +92,7 @@ impl Buffer {
         bytes: u64,
         lender: Box<dyn Send + Sync>,
     ) -> Self {
-        Self {
-            memory: Arc::new(Memory {
-                address,
-                bytes,
-                owner: Owner::Lender(lender),
-                has_gaps: false,
-            }),
-        }
+        Self::lent(address, bytes, lender, false)
     }
 
     /// As [`Buffer::from_host`], over a part of the address space in which some bytes may not be there, or belong to others.
@@ -113,12 +106,22 @@ impl Buffer {
         bytes: u64,
         lender: Box<dyn Send + Sync>,
     ) -> Self {
+        Self::lent(address, bytes, lender, true)
+    }
+
+    fn lent(
+        address: NonNull<u8>,
+        bytes: u64,
+        lender: Box<dyn Send + Sync>,
+        has_gaps: bool,
+    ) -> Self {
+        let owner = Owner::Lender(lender);
         Self {
             memory: Arc::new(Memory {
                 address,
                 bytes,
-                owner: Owner::Lender(lender),
-                has_gaps: true,
+                owner,
+                has_gaps,
             }),
         }
     }
