@@ -163,10 +163,8 @@ impl Program {
         let pointers = appendix(&source);
         let calls = call_appendix(&name, &source, &analysis, calls)?;
         let cancelled = served::cancelled(&source);
-        let changed = analysis.uses_conventions()
-            || pointers.is_some()
-            || calls.is_some()
-            || cancelled.is_some();
+        let has_additions = pointers.is_some() || calls.is_some() || cancelled.is_some();
+        let changed = analysis.uses_conventions() || has_additions;
         let module = match changed {
             true => {
                 check_grammar(&files, &source, &analysis)?;
