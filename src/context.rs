@@ -534,7 +534,7 @@ impl Device {
 /// Lets the heap of the device's context know the device's working set.
 fn join_heap(device: &Device) {
     let heap = device.shared.heap_extension.get::<ContextHeap>();
-    heap.keep_within(segment_bytes(&device.shared.limits));
+    heap.keep_within(&device.shared, segment_bytes(&device.shared.limits));
     heap.join(&device.shared);
 }
 

@@ -3,6 +3,7 @@
 //! device follows the same addresses to find the pull on each body.
 
 mod galaxy;
+mod indices;
 mod picture;
 mod reference;
 mod simulation;
@@ -19,6 +20,7 @@ use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
 use tombolo::{Context, device::Aspect};
 
+use indices::Comparison;
 use reference::{Energy, Errors};
 use simulation::{Setup, Simulation};
 use support::text::{grouped, hanging};
@@ -46,6 +48,9 @@ struct Arguments {
     /// The largest angle under which a cell is taken as a whole, in radians: 0.2 to 1.
     #[arg(short, long, value_name = "ANGLE", default_value_t = 0.6, value_parser = parse_theta)]
     theta: f64,
+    /// Walk the last tree over indices into buffers of the device as well, and say how the times compare.
+    #[arg(long)]
+    compare: bool,
     /// The PNG to write.
     #[arg(short, long, value_name = "FILE", default_value = "octree.png")]
     output: PathBuf,
@@ -119,8 +124,10 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     let bar = progress_bar(arguments.steps);
     let start = Instant::now();
     let mut halfway = Vec::new();
+    let mut nodes = tree.nodes;
     for step in 1..=arguments.steps {
         let tree = simulation.step()?;
+        nodes = tree.nodes;
         astray += simulation.astray()?;
         if step == arguments.steps / 2 {
             halfway = simulation.bodies()?;
@@ -164,7 +171,13 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
         .save_with_format(&arguments.output, image::ImageFormat::Png)
         .map_err(|error| format!("{}: {error}", arguments.output.display()))?;
     show("written", &arguments.output.display().to_string());
-    Ok(judge(arguments, count, astray, &before, &after))
+    let mut good = judge(arguments, count, astray, &before, &after);
+    if arguments.compare {
+        let compared = indices::compare(&device, &simulation, nodes, setup.softening)?;
+        good &= tell(&compared, count);
+    }
+    show("self-check", if good { "passed" } else { "FAILED" });
+    Ok(good)
 }
 
 /// Prints what was checked, and whether it held.
@@ -222,9 +235,32 @@ fn judge(
             percent(0.01),
         ),
     );
-    good &= kept;
-    show("self-check", if good { "passed" } else { "FAILED" });
-    good
+    good && kept
+}
+
+/// Prints how the walks through pointers and over indices compare, and whether they found the same.
+fn tell(compared: &Comparison, count: usize) -> bool {
+    // A cell at the very distance at which it is opened may be opened by one of the kernels alone.
+    let same = compared.differ <= count / 10_000;
+    check(
+        "indices",
+        same,
+        &format!(
+            "{} bodies feel another pull than by a walk over indices",
+            grouped(compared.differ as u64)
+        ),
+    );
+    if let [least, .., most] = compared.ratios[..] {
+        let median = compared.ratios[compared.ratios.len() / 2];
+        show(
+            "pointers",
+            &format!(
+                "walks take {median:.3} ({least:.3} to {most:.3}) times as long as over indices into buffers of the \
+                 device"
+            ),
+        );
+    }
+    same
 }
 
 fn describe(tree: &Tree) -> String {

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::time::{Duration, Instant};
 
 use bytemuck::{Pod, Zeroable};
-use tombolo::{Constants, Device, Kernel, Program, Ptr, SharedHeap};
+use tombolo::{Constants, Device, Event, Kernel, Program, Ptr, SharedHeap};
 
 use crate::tree::{Body, Node, Sorted, Tree, capacity};
 
@@ -46,6 +46,16 @@ pub struct Simulation {
     /// Time spent on building trees, and on waiting for the device.
     pub times: [Duration; 2],
     pub copies: Copies,
+}
+
+/// Where the simulation keeps its values in shared memory.
+#[derive(Debug, Clone, Copy)]
+pub struct Shared<'a> {
+    pub heap: &'a SharedHeap,
+    pub bodies: Ptr<Body>,
+    pub count: usize,
+    pub order: Ptr<Ptr<Body>>,
+    pub nodes: Ptr<Node>,
 }
 
 /// Bytes that would have had to be copied, had host and device no memory and no addresses in common.
@@ -98,6 +108,22 @@ impl Simulation {
         Ok(self.heap.host()?.slice(self.bodies, self.count)?.to_vec())
     }
 
+    /// Where everything lies.
+    pub fn shared(&self) -> Shared<'_> {
+        Shared {
+            heap: &self.heap,
+            bodies: self.bodies,
+            count: self.count,
+            order: self.order,
+            nodes: self.nodes,
+        }
+    }
+
+    /// Has the device find the pull on each body with the tree that was built last, without moving any.
+    pub fn walk(&self) -> Result<Event, Box<dyn Error>> {
+        self.submit(&self.pull, self.nodes, [0.0, 0.0])
+    }
+
     /// Finds the pull on each body where it is, without moving any.
     pub fn start(&mut self) -> Result<Tree, Box<dyn Error>> {
         let tree = self.build()?;
@@ -139,8 +165,18 @@ impl Simulation {
         &self,
         kernel: &Kernel,
         root: Ptr<Node>,
-        [kick, drift]: [f64; 2],
+        moved: [f64; 2],
     ) -> Result<(), Box<dyn Error>> {
+        self.submit(kernel, root, moved)?.wait()?;
+        Ok(())
+    }
+
+    fn submit(
+        &self,
+        kernel: &Kernel,
+        root: Ptr<Node>,
+        [kick, drift]: [f64; 2],
+    ) -> Result<Event, Box<dyn Error>> {
         let params = Params {
             root,
             order: self.order,
@@ -149,13 +185,10 @@ impl Simulation {
             drift: drift as f32,
             softening: (self.setup.softening * self.setup.softening) as f32,
         };
-        let event = kernel
-            .launch()
+        Ok((kernel.launch())
             .value("params", &params)
             .invocations(self.count as u64)
-            .submit()?;
-        event.wait()?;
-        Ok(())
+            .submit()?)
     }
 
     /// Bodies for which the device has not walked the tree that Rust built: it has not accounted for

@@ -15,6 +15,7 @@ cases![
     launches_contract_an_adaptive_heap,
     an_adaptive_heap_ends_at_its_bound,
     one_argument_lies_in_one_binding,
+    devices_that_are_gone_limit_no_allocation,
     kernels_go_on_in_a_heap_that_has_shrunk,
     arguments_that_were_given_back_are_refused,
 ];
@@ -129,6 +130,31 @@ fn an_adaptive_heap_ends_at_its_bound(f: &Fixture) {
     for (i, &data) in held.iter().enumerate() {
         let seen = host.slice(data, 10 << 18).unwrap();
         assert_eq!(seen.iter().sum::<u32>(), 1 + i as u32);
+    }
+}
+
+fn devices_that_are_gone_limit_no_allocation(f: &Fixture) {
+    let mut narrow = DeviceOptions::default();
+    narrow.storage_binding_bytes = Some(MIB);
+    let (context, device) = with(f, HeapSize::Bytes(64 * MIB), narrow);
+    let heap = context.heap().unwrap();
+    let small = heap.alloc_slice(&[1u32; 64]).unwrap();
+    increment(&kernel(&device), small, 64).wait().unwrap();
+    match heap.alloc_bytes(2 * MIB, 16).unwrap_err() {
+        HeapError::TooLarge { limit, .. } => assert_eq!(limit, MIB),
+        other => panic!("{other}"),
+    }
+    drop(device);
+    let wide = context.device_named_with(f.device.name(), DeviceOptions::default());
+    let kernel = kernel(&wide.unwrap());
+    let len = (2 * MIB / 4) as u32;
+    let large = heap.alloc_zeroed::<u32>(len as usize).unwrap();
+    // Also those that lie where the segments of the other one were.
+    for (data, len, expected) in [(small, 64, 3), (large, len, 1)] {
+        increment(&kernel, data, len).wait().unwrap();
+        let host = heap.host().unwrap();
+        let seen = host.slice(data, len as usize).unwrap();
+        assert!(seen.iter().all(|&x| x == expected));
     }
 }
 

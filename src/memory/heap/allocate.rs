@@ -6,6 +6,7 @@ use std::panic::Location;
 use bytemuck::Pod;
 
 use super::allocation_table::place;
+use super::size::least_bound;
 use super::{
     BINDABLE, FIRST_BYTES, GUARD_BYTES, HeapError, HeapShared, Hold, MOST_BYTES, SEGMENT_BYTES,
     SharedHeap, State,
@@ -193,6 +194,7 @@ impl HeapShared {
     /// Allocations must not cross the segments in which devices bind the heap, and never cross blocks of the
     /// region: each segment is a block.
     fn lay_out(&self, state: &mut State, bytes: u64, align: u64) -> Result<(), HeapError> {
+        state.fit_devices();
         if bytes > self.largest(state.bound, state.widest(), align) {
             return Err(self.too_large(state, bytes, align));
         }
@@ -323,6 +325,14 @@ impl HeapShared {
 }
 
 impl State {
+    /// Has segments fit the devices of today: one that is gone limits nobody.
+    fn fit_devices(&mut self) {
+        if !self.binders.is_empty() {
+            self.widest = least_bound(&mut self.binders);
+            self.part = self.widest.unwrap_or(SEGMENT_BYTES).min(SEGMENT_BYTES);
+        }
+    }
+
     /// Bytes of the widest segment for an allocation.
     fn widest(&self) -> u64 {
         self.widest.unwrap_or(SEGMENT_BYTES).max(self.part)

@@ -195,6 +195,7 @@ impl SharedHeap {
                     bound,
                     part: SEGMENT_BYTES,
                     widest: None,
+                    binders: Vec::new(),
                     laid_out: 0,
                     committed: 0,
                     backed: 0,

@@ -20,6 +20,7 @@
 //! Without that, unchecked kernels would silently read elsewhere. So the allocation is refused, and the error says
 //! that the segment is the limit and not the heap's size.
 
+use std::any::Any;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
@@ -154,11 +155,9 @@ impl HeapSize {
 }
 
 impl HeapShared {
-    /// Keeps segments laid out from now on within at most that many bytes, a power of two.
-    pub(super) fn keep_within(&self, bytes: u64) {
-        let mut state = lock(&self.state);
-        state.part = state.part.min(bytes);
-        state.widest = Some(state.widest.map_or(bytes, |widest| widest.min(bytes)));
+    /// Keeps segments that are laid out during the life of `device` within at most that many bytes, a power of two.
+    pub(super) fn keep_within(&self, device: &Binder, bytes: u64) {
+        lock(&self.state).binders.push((Weak::clone(device), bytes));
     }
 
     /// A device with this working set has come to share the heap.
@@ -176,6 +175,15 @@ pub(crate) struct ContextHeap {
     heap: OnceLock<Result<SharedHeap, HeapError>>,
 }
 
+/// A device that binds the heap, for as long as it lives.
+pub(super) type Binder = Weak<dyn Any + Send + Sync>;
+
+/// The least of the bytes that devices which still live bind at once. Forgets the others.
+pub(super) fn least_bound(binders: &mut Vec<(Binder, u64)>) -> Option<u64> {
+    binders.retain(|(device, _)| device.strong_count() > 0);
+    binders.iter().map(|&(_, bytes)| bytes).min()
+}
+
 #[derive(Default)]
 struct Wishes {
     size: Option<HeapSize>,
@@ -185,8 +193,8 @@ struct Wishes {
     mapping: Option<Weak<DeviceShared>>,
     /// The smallest of the devices that share the heap.
     working_set: Option<u64>,
-    /// The smallest segment of the devices, in bytes.
-    part: Option<u64>,
+    /// The segments in which devices bind memory, in bytes.
+    binders: Vec<(Binder, u64)>,
 }
 
 impl ContextHeap {
@@ -196,12 +204,15 @@ impl ContextHeap {
     }
 
     /// Takes note of a device of the context that binds memory in segments of so many bytes.
-    pub(crate) fn keep_within(&self, segment_bytes: u64) {
+    pub(crate) fn keep_within(&self, device: &Arc<DeviceShared>, segment_bytes: u64) {
+        let device: Arc<dyn Any + Send + Sync> = Arc::<DeviceShared>::clone(device);
+        let binder = Arc::downgrade(&device);
         let mut wishes = lock(&self.wishes);
-        let part = wishes.part.unwrap_or(u64::MAX).min(segment_bytes);
-        wishes.part = Some(part);
         if let Some(Ok(heap)) = self.heap.get() {
-            heap.shared.keep_within(part);
+            heap.shared.keep_within(&binder, segment_bytes);
+        } else {
+            least_bound(&mut wishes.binders);
+            wishes.binders.push((binder, segment_bytes));
         }
     }
 
@@ -265,8 +276,8 @@ impl ContextHeap {
         };
         let heap = self.heap.get_or_init(|| {
             let heap = make()?;
-            if let Some(part) = wishes.part {
-                heap.shared.keep_within(part);
+            for (device, bytes) in &wishes.binders {
+                heap.shared.keep_within(device, *bytes);
             }
             Ok(heap)
         });

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::{HeapError, HeapShared, Turn, mirror};
+use super::{HeapError, HeapShared, Turn, mirror, size};
 use crate::clock::Instant;
 use crate::device::end::QueueEnd;
 use crate::device::outcome::Outcome;
@@ -25,11 +25,13 @@ pub(super) struct State {
     pub(super) region: Region,
     /// Bytes that the heap may grow to.
     pub(super) bound: u64,
-    /// Bytes of the segments for allocations, a power of two: the smallest binding of the heap among the context's
-    /// devices.
+    /// Bytes of the segments for allocations, a power of two: the smallest binding of the heap among the devices in
+    /// `binders`, as of the last segment laid out.
     pub(super) part: u64,
     /// The smallest binding itself, once a device is known: the most for an allocation that no such segment holds.
     pub(super) widest: Option<u64>,
+    /// The devices of the context, and how many bytes each binds at once.
+    pub(super) binders: Vec<(size::Binder, u64)>,
     /// Bytes from the start handed out by the region: whole segments, or up to the bound.
     pub(super) laid_out: u64,
     /// Bytes from the start backed by memory and seen by devices.

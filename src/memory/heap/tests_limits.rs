@@ -1,13 +1,23 @@
 //! The largest allocations, what a full heap tells, and where an adaptive heap begins.
 
+use std::any::Any;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use super::size::Binder;
 use super::tests_size::with_clock;
 use super::*;
 use crate::device::HeapSizeError;
 
 const MIB: u64 = 1 << 20;
+
+/// What stands for a device that binds the heap, and the heap's hold of it.
+fn device() -> (Arc<dyn Any + Send + Sync>, Binder) {
+    let device: Arc<dyn Any + Send + Sync> = Arc::new(());
+    let binder = Arc::downgrade(&device);
+    (device, binder)
+}
 
 /// What is free in pieces, and what no heap can have, have remedies of their own.
 #[test]
@@ -64,13 +74,19 @@ fn wide_allocations_lie_in_what_every_device_binds() {
     heap.free(small).unwrap();
     // A device that binds less limits what comes.
     heap.trim();
-    heap.shared.keep_within(2 * MIB);
+    let (device, binder) = device();
+    heap.shared.keep_within(&binder, 2 * MIB);
     match heap.alloc_bytes(2 * MIB + 1, 16).unwrap_err() {
         HeapError::TooLarge { limit, .. } => assert_eq!(limit, 2 * MIB),
         other => panic!("{other}"),
     }
+    // One that is gone does not.
+    drop(device);
+    let ptr = heap.alloc_bytes(3 * MIB, 16).unwrap();
+    heap.free(ptr).unwrap();
     let heap = SharedHeap::new(HeapSize::Bytes(1 << 30)).unwrap();
-    heap.shared.keep_within(1 << 29);
+    let (_device, binder) = self::device();
+    heap.shared.keep_within(&binder, 1 << 29);
     match heap.alloc_bytes((1 << 29) + 1, 16).unwrap_err() {
         HeapError::TooLarge { limit, instead, .. } => {
             assert_eq!(limit, 1 << 29);
