@@ -181,8 +181,8 @@ impl<'a> SystemMemory<'a> {
     }
 
     /// Sets how many bytes of the device's memory hold pages during a launch (default: 128 MiB, and never more than the
-    /// device binds at once). A launch that touches more fails with
-    /// [`SystemError::PoolFull`](crate::system::SystemError::PoolFull).
+    /// device binds at once). Of a launch that touches more, pages make room for others while the kernel runs, or the
+    /// grid runs in parts; [`SystemError::PoolFull`](crate::system::SystemError::PoolFull) where neither helps.
     pub fn set_pool_bytes(&mut self, bytes: u64) {
         self.pool_bytes = bytes;
     }
