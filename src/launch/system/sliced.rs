@@ -98,7 +98,7 @@ impl Run<'_, '_> {
         self.launch.settings.undo = Some(Arc::clone(copies));
         let mut next: Vec<GridPart> = Vec::new();
         loop {
-            match self.until_nothing_is_missing(next.is_empty())? {
+            match self.until_nothing_is_missing()? {
                 None => match next.pop() {
                     None => break,
                     Some(part) => {
@@ -123,13 +123,13 @@ impl Run<'_, '_> {
 
     /// Attempts at the work-groups of a part; `None` once nothing was missing, and otherwise the pages that would have to fit
     /// at once. What the work-groups have changed is written back where they are the only ones, and kept otherwise.
-    fn until_nothing_is_missing(&mut self, is_last: bool) -> Result<Option<u64>, SystemError> {
+    fn until_nothing_is_missing(&mut self) -> Result<Option<u64>, SystemError> {
         let mut misses = Misses::none();
         let mut room = Some((NOTED_WORDS, FAULTS));
         loop {
             let lent = self.bound(room)?;
             let found = match self.attempt(&lent, room.is_some()) {
-                Ok(missing) if missing.is_empty() => self.finish(&lent, room.is_some(), is_last),
+                Ok(missing) if missing.is_empty() => self.finish(&lent, room.is_some()),
                 Ok(missing) => self.fetch_missing(&lent, &missing, &mut misses),
                 Err(error) => Err(error),
             };
@@ -144,8 +144,8 @@ impl Run<'_, '_> {
     }
 
     /// Takes what a part has changed, and notes what it has touched.
-    fn finish(&mut self, lent: &Lent, notes: bool, is_last: bool) -> Result<Attempt, SystemError> {
-        match is_last && self.part.is_none() {
+    fn finish(&mut self, lent: &Lent, notes: bool) -> Result<Attempt, SystemError> {
+        match self.part.is_none() {
             true => self.write_back(lent)?,
             false => self.keep(lent)?,
         }
@@ -153,9 +153,12 @@ impl Run<'_, '_> {
         if notes {
             let touched = self.touched(&self.flags(lent)?);
             let all = self.touched.get_or_insert_default();
-            all.extend(touched);
-            all.sort_unstable();
-            all.dedup();
+            // No more is fetched before the next launch.
+            if (all.len() as u64) < self.most_pages {
+                all.extend(touched);
+                all.sort_unstable();
+                all.dedup();
+            }
         }
         Ok(Attempt::Done)
     }

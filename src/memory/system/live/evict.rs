@@ -17,7 +17,11 @@
 //! Both looks have to come behind what precedes them. On x86-64 the first one of 1. follows a locked operation on either
 //! side, and loads keep their order; drivers' compilers are kept from changing it by barriers or by an atomic
 //! operation (`shaders/system_evict.wgsl`). Processors of GPUs promise less, and their caches may hold what the frame held
-//! before: there no frame is taken away (`Capabilities::evicts_pages`).
+//! before: there no frame is taken away (`Capabilities::evicts_pages`). `src/memory/system/live/evict/model.rs` walks through all
+//! orders of steps.
+
+#[cfg(test)]
+mod model;
 
 use std::collections::VecDeque;
 use std::sync::atomic::{Ordering, fence};
