@@ -39,10 +39,10 @@ struct Arguments {
     #[arg(long, default_value = "tombolo")]
     pattern: String,
     /// MB of the text that is made up.
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=4000))]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=4000))]
     size: u64,
     /// MB of the device's memory that hold pages at once.
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
     pool: u64,
     /// Copy pages also where the device could use them where they are.
     #[arg(long)]
