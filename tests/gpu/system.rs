@@ -449,14 +449,14 @@ fn a_server_has_no_lent_memory(f: &Fixture) {
     options.pointers = TranslationMode::System;
     let server = |handler: &str| {
         let builder = crate::persistent::builder(&f.device, source);
-        builder.handler(handler).options(options).start()
+        builder.handler(handler).options(options)
     };
-    match server("first").map(|_| ()).unwrap_err() {
+    match server("first").start().map(|_| ()).unwrap_err() {
         ServerError::LentMemory { program } => assert_eq!(program, "server.wgsl"),
         other => panic!("{other}"),
     }
     // Handlers that follow no pointer need none.
-    server("same").unwrap();
+    server("same").start().unwrap();
 }
 
 fn kernels_of_other_modes_carry_no_code_for_it(f: &Fixture) {
