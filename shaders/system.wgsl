@@ -86,7 +86,7 @@ fn tombolo_system_find(base: u32, base_high: u32, offset: u32, words: u32, code:
         }
     }
     var frame = 0u;
-    if fits { frame = tombolo_system_place(entry.z, page, page_high); }
+    if fits { frame = tombolo_system_place(entry.z, page, page_high, word, (words << 1u) | writes); }
     if frame == 0u {
         // A write to what may be read is told apart from a write elsewhere.
         var told = code & 0x7fffffffu;

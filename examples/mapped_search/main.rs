@@ -1,6 +1,7 @@
-//! Searches a file that the system has mapped into memory: the kernel follows the host's own pointer into it, and notes
-//! what it finds in a vector of the host's. Nothing is copied by the program. Where the device cannot use the memory where
-//! it is, pages travel when the kernel misses them, and the pool that holds them is smaller than the file.
+//! Searches a file that the system has mapped into memory, in one launch: the kernel follows the host's own pointer into it, and
+//! notes what it finds in a vector of the host's. Nothing is copied by the program. Where the device cannot use the memory where
+//! it is, pages travel when the kernel misses them, and the pool that holds them is smaller than the file. The lines with
+//! a match are as many as `grep -c` counts, where the system has it.
 
 #[path = "../support/mod.rs"]
 mod support;
@@ -9,7 +10,7 @@ use std::error::Error;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use clap::Parser;
@@ -21,8 +22,10 @@ use tombolo::{Constants, Context, Device, Program, Ptr};
 
 use support::text::grouped;
 
-/// Matches noted for each part of the text.
+/// Matches that are noted.
 const ROOM: usize = 1 << 16;
+/// Bytes of the text for each invocation, as search.wgsl has it.
+const BYTES: u32 = 16;
 
 /// Searches a mapped file on the GPU.
 ///
@@ -30,31 +33,27 @@ const ROOM: usize = 1 << 16;
 #[derive(Parser)]
 #[command(after_help = support::ADAPTERS)]
 struct Arguments {
-    /// A file of any size. Without it a text is made up.
+    /// A file of less than 4 GB. Without it a text is made up.
     file: Option<PathBuf>,
     /// What to search for.
     #[arg(long, default_value = "tombolo")]
     pattern: String,
     /// MB of the text that is made up.
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=4096))]
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=4000))]
     size: u64,
     /// MB of the device's memory that hold pages at once.
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1024))]
     pool: u64,
-    /// MB of the text that a launch searches.
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=512))]
-    part: u64,
     /// Copy pages also where the device could use them where they are.
     #[arg(long)]
     copies: bool,
 }
 
-/// The uniform `part` of search.wgsl.
+/// The uniform `task` of search.wgsl.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
-struct Part {
-    starts: u32,
-    rest: u32,
+struct Task {
+    text_bytes: u32,
     pattern_bytes: u32,
 }
 
@@ -94,20 +93,24 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     show(
         "cost",
         &format!(
-            "{} launches, {} pages copied, {} pages in place",
-            cost.0, cost.1, cost.2
+            "{} parts, {} launches, {} pages copied, {} dropped, {} in place",
+            cost.parts, cost.launches, cost.pages, cost.pages_dropped, cost.pages_in_place
         ),
     );
 
     let pattern = arguments.pattern.as_bytes();
     let start = Instant::now();
-    let expected: Vec<u64> = (0u64..)
+    let expected: Vec<u32> = (0u32..)
         .zip(text.windows(pattern.len()))
         .filter(|(_, window)| *window == pattern)
         .map(|(place, _)| place)
         .collect();
     show("host", &format!("{:.1?} for the same", start.elapsed()));
-    let is_equal = found == expected;
+    let lines = lines_with(&text, &found);
+    let counted = grep(&path, &arguments.pattern);
+    let told = counted.map_or("not there".to_owned(), |lines| lines.to_string());
+    show("grep -c", &format!("{told} lines, the kernel {lines}"));
+    let is_equal = found == expected && counted.is_none_or(|counted| counted == lines);
     show("self-check", if is_equal { "equal" } else { "different" });
     Ok(is_equal)
 }
@@ -116,15 +119,16 @@ fn show(what: &str, value: &str) {
     println!("{:12}{value}", format!("{what}:"));
 }
 
-/// Launches, copied pages and pages in place.
-type Cost = (u32, u64, u64);
-
 /// The places of the pattern, in order, and what it took to find them.
 fn search(
     device: &Device,
     text: &[u8],
     arguments: &Arguments,
-) -> Result<(Vec<u64>, Cost), Box<dyn Error>> {
+) -> Result<(Vec<u32>, SystemRun), Box<dyn Error>> {
+    let text_bytes = u32::try_from(text.len())
+        .ok()
+        .filter(|bytes| *bytes <= 4000 << 20)
+        .ok_or("places are numbers of 32 bits: the file is too large for one launch")?;
     let program = Program::new("search.wgsl", include_str!("search.wgsl"))?;
     let mut options = KernelOptions::default();
     options.pointers = TranslationMode::System;
@@ -132,47 +136,61 @@ fn search(
     let letters: Vec<u32> = arguments.pattern.bytes().map(u32::from).collect();
     let pattern = device.buffer(&letters)?;
 
-    let mut places = Vec::new();
-    let mut cost = (0, 0, 0);
-    // In words, and so that each begins at a word.
-    let part_bytes = (arguments.part << 20) as usize;
-    for start in (0..text.len()).step_by(part_bytes) {
-        let mut findings = vec![0u32; 2 + ROOM];
-        findings[1] = ROOM as u32;
-        let mut memory = SystemMemory::new();
-        memory.set_pool_bytes(arguments.pool << 20);
-        memory.set_in_place(!arguments.copies);
-        let whole: Ptr<u8> = memory.lend(text);
-        let kept = memory.lend_mut(&mut findings);
-        let starts = part_bytes.min(text.len() - start);
-        let part = Part {
-            starts: starts as u32,
-            rest: (text.len() - start).min(u32::MAX as usize) as u32,
-            pattern_bytes: letters.len() as u32,
-        };
-        let run: SystemRun = (kernel.launch())
-            .value("text", &whole.byte_add(start as u64))
-            .value("findings", &kept)
-            .value("part", &part)
-            .buffer("pattern", &pattern)
-            .invocations(starts.div_ceil(4) as u32)
-            .run_system(&mut memory)?;
-        drop(memory);
-        cost.0 += run.launches;
-        cost.1 += run.pages;
-        cost.2 += run.pages_in_place;
-        let count = findings[0] as usize;
-        if count > ROOM {
-            return Err(format!("{count} matches in one part: choose a smaller --part").into());
+    let mut findings = vec![0u32; 2 + ROOM];
+    findings[1] = ROOM as u32;
+    let mut memory = SystemMemory::new();
+    memory.set_pool_bytes(arguments.pool << 20);
+    memory.set_in_place(!arguments.copies);
+    let whole: Ptr<u8> = memory.lend(text);
+    let kept = memory.lend_mut(&mut findings);
+    let task = Task {
+        text_bytes,
+        pattern_bytes: letters.len() as u32,
+    };
+    let run = (kernel.launch())
+        .value("text", &whole)
+        .value("findings", &kept)
+        .value("task", &task)
+        .buffer("pattern", &pattern)
+        .invocations(text_bytes.div_ceil(BYTES))
+        .run_system(&mut memory)?;
+    drop(memory);
+    let count = findings[0] as usize;
+    let mut found = match findings.get(2..2 + count) {
+        Some(found) => found.to_vec(),
+        None => return Err(format!("{count} matches, of which {ROOM} can be noted").into()),
+    };
+    found.sort_unstable();
+    Ok((found, run))
+}
+
+/// Lines in which a match begins, of matches in order.
+fn lines_with(text: &[u8], matches: &[u32]) -> u64 {
+    let mut end = 0;
+    let mut lines = 0;
+    for at in matches.iter().map(|at| *at as usize) {
+        if at < end {
+            continue;
         }
-        let mut found: Vec<u64> = findings[2..2 + count]
-            .iter()
-            .map(|at| start as u64 + u64::from(*at))
-            .collect();
-        found.sort_unstable();
-        places.append(&mut found);
+        lines += 1;
+        let rest = text[at..].iter().position(|byte| *byte == b'\n');
+        end = rest.map_or(text.len(), |rest| at + rest + 1);
     }
-    Ok((places, cost))
+    lines
+}
+
+/// The lines with a match, as `grep` counts them; `None` where there is no such program, or lines are searched for.
+fn grep(path: &Path, pattern: &str) -> Option<u64> {
+    if pattern.contains('\n') {
+        return None;
+    }
+    let output = Command::new("grep")
+        .env("LC_ALL", "C")
+        .args(["-a", "-c", "-F", "-e", pattern, "--"])
+        .arg(path)
+        .output()
+        .ok()?;
+    String::from_utf8(output.stdout).ok()?.trim().parse().ok()
 }
 
 /// Writes a text in which the pattern is rare, and lies across borders of pages, too.

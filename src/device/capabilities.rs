@@ -180,6 +180,13 @@ impl Capabilities {
         !self.is_lavapipe() && self.backend != wgpu::Backend::BrowserWebGpu
     }
 
+    /// Whether the host may take pages of lent memory out of their frames while a kernel runs. Host and kernel have to run
+    /// on the same processors, and these have to keep the order of loads and of stores: on others an invocation could load
+    /// what its caches held of a frame before.
+    pub(crate) fn evicts_pages(&self) -> bool {
+        self.device_type == wgpu::DeviceType::Cpu && cfg!(target_arch = "x86_64")
+    }
+
     /// Whether invocations of a work-group run one after the other, each up to a barrier or its end: none sees what
     /// another does meanwhile. Work-groups run beside each other.
     pub(crate) fn invocations_take_turns(&self) -> bool {

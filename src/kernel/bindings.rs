@@ -116,8 +116,9 @@ impl RuntimeBindings {
     }
 
     /// The pool, the table and the faults of a kernel that follows pointers into lent memory, in the place of segments, and
-    /// the places of pages where the kernel waits for pages: with barriers, or turns that are rationed.
-    pub(crate) fn system(&self, live: Option<(bool, bool)>) -> HeapMemory {
+    /// the places of pages where the kernel waits for pages: with barriers, turns that are rationed, frames that are taken
+    /// away.
+    pub(crate) fn system(&self, live: Option<[bool; 3]>) -> HeapMemory {
         let [pool, table, faults, places, backoff] =
             [0, 1, 2, 3, 4].map(|index| self.segment(index));
         HeapMemory::System {
@@ -125,9 +126,10 @@ impl RuntimeBindings {
             table,
             faults,
             status: self.status(),
-            live: live.map(|(barriers, rationed)| LivePlaces {
+            live: live.map(|[barriers, rationed, evicts]| LivePlaces {
                 places,
                 barriers,
+                evicts,
                 backoff: rationed.then_some(backoff),
             }),
         }

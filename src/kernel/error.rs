@@ -23,6 +23,16 @@ pub enum ProgramMistake {
         /// The name.
         name: String,
     },
+    /// A file that was imported cannot be read.
+    #[error(
+        "its import `{name}` cannot be read ({reason}): give the path of a text file, or the text itself, by `source`"
+    )]
+    Unreadable {
+        /// The path.
+        name: String,
+        /// What the system says.
+        reason: String,
+    },
     /// The program is to call the functions of more than one side.
     #[error(
         "it is given both `{first}` and `{second}`, and the kernels of a program call one side: call the others from a \

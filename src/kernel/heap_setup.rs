@@ -53,6 +53,8 @@ pub(crate) struct HeapSetup {
     pub splits_ports: bool,
     /// Kernels that follow pointers into lent memory wait for pages that are missing.
     pub live_pages: bool,
+    /// Such a page may be taken out of its frame while the kernel runs.
+    pub evicts_pages: bool,
     /// The kernel may get a status record, which takes a binding.
     pub may_report: bool,
     /// Storage arguments in the heap, for kernels that reach the heap anyway: these go through the heap's bindings as
@@ -88,6 +90,7 @@ impl Default for HeapSetup {
             pointers_apart: false,
             splits_ports: false,
             live_pages: false,
+            evicts_pages: false,
             may_report: false,
             beside: Vec::new(),
         }
@@ -144,8 +147,11 @@ impl HeapSetup {
         PointerOptions {
             mode: self.mode,
             memory: match self.device_segments {
-                _ if self.is_system() => bindings
-                    .system((self.live_pages).then_some((self.barriers, self.has_loop_budget))),
+                _ if self.is_system() => bindings.system((self.live_pages).then_some([
+                    self.barriers,
+                    self.has_loop_budget,
+                    self.evicts_pages,
+                ])),
                 0 => HeapMemory::Unified {
                     segments: bindings.segments(0..self.segments),
                 },

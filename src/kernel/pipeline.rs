@@ -316,6 +316,7 @@ fn compile_options(device: &DeviceShared, form: &Form, options: KernelOptions) -
             checked,
             allocations: form.segments.tables,
             live_pages: form.live_pages,
+            evicts_pages: device.capabilities.evicts_pages(),
             may_report: checked || loop_budget.is_some(),
             beside: form.beside.clone(),
         },

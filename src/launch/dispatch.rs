@@ -186,6 +186,8 @@ impl Launch {
             );
             let spill = self.kernel.shared.compiled.spill.as_ref();
             groups.map(|groups| {
+                let part = (self.settings.system.as_ref()).and_then(|lent| lent.part);
+                let groups = part.map_or(groups, |part| groups.only(part));
                 Extents::Groups(match spill {
                     Some(spill) => groups.within(scratch::groups(&self.kernel.device, spill)),
                     None => groups,

@@ -87,8 +87,29 @@ impl From<(u32, u32, u32)> for Extent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Groups {
     pub(crate) counts: [u32; 3],
+    /// The work-groups to dispatch: all, or a part of the grid.
+    part: GridPart,
     /// The most work-groups of a dispatch in each dimension.
     limits: [u32; 3],
+}
+
+/// Neighbouring work-groups of a grid: the first one, and how many in each dimension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct GridPart {
+    pub(crate) base: [u32; 3],
+    pub(crate) size: [u32; 3],
+}
+
+impl GridPart {
+    /// Two parts that make up this one, in the order of their work-groups; `None` for a single work-group.
+    pub(crate) fn halves(self) -> Option<[Self; 2]> {
+        let axis = (0..3).rev().find(|axis| self.size[*axis] > 1)?;
+        let (mut first, mut second) = (self, self);
+        first.size[axis] = self.size[axis] / 2;
+        second.base[axis] += first.size[axis];
+        second.size[axis] -= first.size[axis];
+        Some([first, second])
+    }
 }
 
 impl Groups {
@@ -126,17 +147,36 @@ impl Groups {
             }
             counts[axis] = groups as u32;
         }
-        Ok(Self {
+        Ok(Self::whole(counts, [limit.max(1); 3]))
+    }
+
+    fn whole(counts: [u32; 3], limits: [u32; 3]) -> Self {
+        let part = GridPart {
+            base: [0; 3],
+            size: counts,
+        };
+        Self {
             counts,
-            limits: [limit.max(1); 3],
-        })
+            part,
+            limits,
+        }
+    }
+
+    /// The same grid, of which these work-groups alone are dispatched.
+    pub(crate) fn only(self, part: GridPart) -> Self {
+        Self { part, ..self }
+    }
+
+    /// The work-groups to dispatch.
+    pub(crate) fn part(&self) -> GridPart {
+        self.part
     }
 
     /// The same grid in dispatches of at most `groups` work-groups, and of one at least.
     pub(crate) fn within(self, groups: u64) -> Self {
         let mut left = groups.max(1);
         let mut limits = self.limits;
-        for (limit, count) in limits.iter_mut().zip(self.counts) {
+        for (limit, count) in limits.iter_mut().zip(self.part.size) {
             let most = u64::from(*limit).min(left).max(1);
             *limit = most as u32;
             // A dimension that is cut has the further ones go one by one.
@@ -150,7 +190,7 @@ impl Groups {
 
     /// Work-groups of the largest dispatch.
     pub(crate) fn largest(&self) -> u64 {
-        let extents = self.counts.iter().zip(self.limits);
+        let extents = self.part.size.iter().zip(self.limits);
         extents.fold(1, |all, (count, limit)| {
             all.saturating_mul(u64::from((*count).min(limit)))
         })
@@ -167,18 +207,18 @@ impl Groups {
     }
 
     pub(crate) fn fits_one_dispatch(&self) -> bool {
-        let mut extents = self.counts.iter().zip(self.limits);
-        extents.all(|(&count, limit)| count <= limit)
+        let mut extents = self.part.size.iter().zip(self.limits);
+        self.part.size == self.counts && extents.all(|(&count, limit)| count <= limit)
     }
 
     /// The dispatches that cover the grid: base and size of each, in groups.
     pub(crate) fn tiles(&self) -> impl Iterator<Item = ([u32; 3], [u32; 3])> + use<> {
-        let Self { counts, limits } = *self;
+        let Self { part, limits, .. } = *self;
         let steps = move |axis: usize| {
-            let (count, limit) = (counts[axis], limits[axis]);
+            let (first, count, limit) = (part.base[axis], part.size[axis], limits[axis]);
             (0..count.div_ceil(limit)).map(move |i| {
                 let base = i * limit;
-                (base, limit.min(count - base))
+                (first + base, limit.min(count - base))
             })
         };
         steps(2).flat_map(move |(bz, nz)| {
@@ -191,7 +231,8 @@ impl Groups {
     /// How many dispatches there are. Three numbers below 2^32 by a limit of 1 are too many for any number: a larger
     /// result is cut to the largest number.
     pub(crate) fn tile_count(&self) -> u64 {
-        let tiles = [0, 1, 2].map(|axis| u64::from(self.counts[axis].div_ceil(self.limits[axis])));
+        let tiles =
+            [0, 1, 2].map(|axis| u64::from(self.part.size[axis].div_ceil(self.limits[axis])));
         if tiles.contains(&0) {
             return 0;
         }
@@ -243,7 +284,7 @@ mod tests {
         let most = u32::MAX;
         let counted = |counts, limit| {
             let limits = [limit; 3];
-            Groups { counts, limits }.tile_count()
+            Groups::whole(counts, limits).tile_count()
         };
         assert_eq!(counted([most; 3], 1), u64::MAX);
         assert_eq!(counted([most; 3], 65_535), 65_537 * 65_537 * 65_537);
@@ -257,7 +298,7 @@ mod tests {
         fn tiles_partition_the_grid(
             x in 0u32..40, y in 0u32..12, z in 0u32..9, limit in 1u32..9, most in 0u64..200
         ) {
-            let groups = Groups { counts: [x, y, z], limits: [limit; 3] }.within(most);
+            let groups = Groups::whole([x, y, z], [limit; 3]).within(most);
             let mut seen = vec![0u8; (x * y * z) as usize];
             let mut tiles = 0;
             for (base, size) in groups.tiles() {
@@ -275,6 +316,36 @@ mod tests {
             }
             prop_assert!(seen.iter().all(|&n| n == 1));
             prop_assert_eq!(tiles, groups.tile_count());
+        }
+
+        /// Parts of parts cover the grid once, in order, and no dispatch passes for the whole.
+        #[test]
+        fn parts_partition_the_grid(
+            x in 1u32..20, y in 1u32..6, z in 1u32..5, limit in 1u32..9, largest in 1u64..30,
+        ) {
+            let whole = Groups::whole([x, y, z], [limit; 3]);
+            let mut left = vec![whole.part()];
+            let mut seen = Vec::new();
+            while let Some(part) = left.pop() {
+                let all = part.size.iter().map(|&n| u64::from(n)).product::<u64>();
+                match part.halves().filter(|_| all > largest) {
+                    Some([first, second]) => left.extend([second, first]),
+                    None => {
+                        prop_assert!(part == whole.part() || !whole.only(part).fits_one_dispatch());
+                        for (base, size) in whole.only(part).tiles() {
+                            for k in base[2]..base[2] + size[2] {
+                                for j in base[1]..base[1] + size[1] {
+                                    seen.extend((base[0]..base[0] + size[0]).map(|i| (k, j, i)));
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+            prop_assert_eq!(seen.len() as u64, whole.total());
+            seen.sort_unstable();
+            seen.dedup();
+            prop_assert_eq!(seen.len() as u64, whole.total());
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::device::Device;
 #[cfg(test)]
 use crate::kernel::server::Places;
 use crate::kernel::server::{HandlerFault, HandlerForm, SliceShape};
-use crate::kernel::{Constants, KernelOptions, Program};
+use crate::kernel::{Constants, Kernel, KernelOptions, Program};
 use crate::rpc::HostServices;
 use plan::Plan;
 
@@ -231,6 +231,16 @@ impl PersistentKernelBuilder {
                 group: self.program.free_group(),
             },
             payload: plan.layout.payload,
+        }
+    }
+
+    /// Refuses a kernel that could not be launched without lent memory.
+    fn takes_no_lent_memory(&self, kernel: &Kernel) -> Result<(), ServerError> {
+        match kernel.shared.compiled.system {
+            true => Err(ServerError::LentMemory {
+                program: self.program.name().to_owned(),
+            }),
+            false => Ok(()),
         }
     }
 

@@ -126,6 +126,15 @@ pub enum ServerError {
         /// The device.
         device: String,
     },
+    /// The handlers follow pointers into lent memory, which a server has none of.
+    #[error(
+        "handlers of `{program}` follow pointers into lent memory (TranslationMode::System), and nothing is lent to a server: \
+         choose another mode by PersistentKernelBuilder::options, and pass pointers into the shared heap"
+    )]
+    LentMemory {
+        /// The program.
+        program: String,
+    },
     /// The operating system gave no thread.
     #[error("no thread for the relay of leases could be started: {message}")]
     Thread {
@@ -152,6 +161,7 @@ debug_by_text!(ServerError {
     Live,
     Launch,
     StillStuck,
+    LentMemory,
     Thread,
 });
 

@@ -112,6 +112,7 @@ mod system_faults;
 mod system_kinds;
 mod system_live;
 mod system_paging;
+mod system_pool;
 mod system_prefetch;
 mod table;
 mod threads;
@@ -251,6 +252,7 @@ fn main() -> std::process::ExitCode {
         system_kinds::CASES,
         system_live::CASES,
         system_paging::CASES,
+        system_pool::CASES,
         system_prefetch::CASES,
         table::CASES,
         threads::CASES,

@@ -3,6 +3,7 @@
 use crate::cases;
 use crate::harness::Fixture;
 use crate::private_arrays;
+use tombolo::device::Aspect;
 use tombolo::kernel::{KernelError, KernelOptions, SpillPolicy};
 use tombolo::launch::{Extent, LaunchError};
 use tombolo::{Constants, Device, Kernel, Program, Ptr};
@@ -13,6 +14,7 @@ cases![
     grids_larger_than_scratch_memory,
     frames_of_nested_functions_keep_apart,
     structures_vectors_and_matrices,
+    halves_and_wide_scalars,
     pointers_to_elements_and_whole_arrays,
     whole_values_are_copies,
     a_variable_begins_anew_each_time,
@@ -221,6 +223,50 @@ fn structures_vectors_and_matrices(f: &Fixture) {
         let on = if k == 1 { 4000 } else { 0 };
         rows[0] + 10 * rows[1] + flags + on + 10_000 * 2 * id + 1_000_000 * (3 + k) + 7 * k
     });
+}
+
+/// Each type on the adapters that have it.
+fn halves_and_wide_scalars(f: &Fixture) {
+    let source = |enable: &str, ty: &str, from: &str, to: &str| {
+        format!(
+            "{enable}
+            struct Part {{ a: {ty}, b: array<vec3<{ty}>, 3> }}
+            @group(0) @binding(0) var<storage, read_write> sink: array<u32>;
+            fn fill(values: ptr<function, array<{ty}, 50>>, x: u32) {{
+                for (var i = 0u; i < 50u; i++) {{ values[i] = {from}(i + x); }}
+            }}
+            @compute @workgroup_size(4) fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
+                var own: array<{ty}, 50>;
+                var parts: array<Part, 5>;
+                fill(&own, id.x);
+                for (var i = 0u; i < 5u; i++) {{
+                    parts[i].a = own[i * 7u];
+                    parts[i].b[i % 3u] = vec3(own[i], own[i + 1u], own[i + 2u]);
+                    parts[i].b[(i + 1u) % 3u].y += {from}(1);
+                }}
+                let kept = parts;
+                parts[2] = Part();
+                let k = id.x % 5u;
+                let v = kept[k].b[k % 3u];
+                sink[id.x] = {to}(kept[k].a) + {to}(v.z) * 100u + {to}(kept[k].b[(k + 1u) % 3u].y) * 10000u
+                    + {to}(parts[2].a) * 100000u + {to}(own[49]) * 1000000u;
+            }}"
+        )
+    };
+    let expected = |id: u32| {
+        let k = id % 5;
+        (7 * k + id) + (k + 2 + id) * 100 + 10_000 + (49 + id) * 1_000_000
+    };
+    for (aspect, enable, ty) in [
+        (Aspect::Fp16, "enable f16;", "f16"),
+        (Aspect::Fp64, "", "f64"),
+        (Aspect::Int64, "", "i64"),
+        (Aspect::Int64, "", "u64"),
+    ] {
+        if f.device.has(aspect) {
+            check(f, &source(enable, ty, ty, "u32"), 20, expected);
+        }
+    }
 }
 
 fn pointers_to_elements_and_whole_arrays(f: &Fixture) {

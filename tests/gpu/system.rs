@@ -2,6 +2,7 @@
 
 use bytemuck::{Pod, Zeroable};
 use tombolo::kernel::{KernelOptions, TranslationMode};
+use tombolo::server::ServerError;
 use tombolo::system::{SystemError, SystemMemory, SystemRun};
 use tombolo::{Constants, Device, DeviceBuffer, Kernel, Program, Ptr, launch::LaunchError};
 
@@ -17,6 +18,7 @@ cases![
     functions_take_and_return_pointers,
     wide_types_are_moved,
     a_launch_needs_memory,
+    a_server_has_no_lent_memory,
     kernels_of_other_modes_carry_no_code_for_it,
 ];
 
@@ -438,6 +440,23 @@ fn a_launch_needs_memory(f: &Fixture) {
         launch.run_system(&mut SystemMemory::new()).unwrap().pages,
         0
     );
+}
+
+fn a_server_has_no_lent_memory(f: &Fixture) {
+    let source = "alias Words = array<u32>; fn first(p: usm_ptr) -> u32 { return usm_Words(p)[0]; }
+        fn same(x: u32) -> u32 { return x; }";
+    let mut options = KernelOptions::default();
+    options.pointers = TranslationMode::System;
+    let server = |handler: &str| {
+        let builder = crate::persistent::builder(&f.device, source);
+        builder.handler(handler).options(options)
+    };
+    match server("first").start().map(|_| ()).unwrap_err() {
+        ServerError::LentMemory { program } => assert_eq!(program, "server.wgsl"),
+        other => panic!("{other}"),
+    }
+    // Handlers that follow no pointer need none.
+    server("same").start().unwrap();
 }
 
 fn kernels_of_other_modes_carry_no_code_for_it(f: &Fixture) {

@@ -296,3 +296,58 @@ fn what_contradicts_itself_is_refused() {
     let (first, second) = ("services", "services");
     assert_eq!(mistake(both), ProgramMistake::TwoCallees { first, second });
 }
+
+/// Files of libraries, each asked for twice, that use the same private names.
+#[test]
+fn files_are_imported_once_and_keep_their_names() {
+    use crate::Program;
+    use crate::kernel::{KernelError, ProgramMistake};
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let noise = file(
+        "noise.wgsl",
+        "const _seed = 3u; fn noise(x: u32) -> u32 { return x * _seed; }",
+    );
+    let hash = file(
+        "hash.wgsl",
+        "const _seed = 5u; fn hash(x: u32) -> u32 { return noise(x) ^ _seed; }",
+    );
+    let main = "@group(0) @binding(0) var<storage, read_write> o: array<u32>;
+        @compute @workgroup_size(1) fn main() { o[0] = hash(noise(o[0])); }";
+    let program = Program::builder()
+        .source("main.wgsl", main)
+        .import(&noise)
+        .import(&hash)
+        .import(&noise)
+        .build()
+        .unwrap();
+    assert_eq!(program.source().matches("fn noise").count(), 1);
+    assert_eq!(program.name(), "main.wgsl");
+    // A fault is told with the path and the line.
+    let broken = file("broken.wgsl", "\nfn broken() -> u32 { return missing; }");
+    let error = Program::builder()
+        .source("main.wgsl", main)
+        .import(&noise)
+        .import(&hash)
+        .import(&broken)
+        .build()
+        .unwrap_err();
+    let told = error.to_string();
+    assert!(told.contains("broken.wgsl:2"), "{told}");
+    let gone = folder.path().join("gone.wgsl");
+    match Program::builder()
+        .source("main.wgsl", main)
+        .import(&gone)
+        .build()
+    {
+        Err(KernelError::Builder {
+            mistake: ProgramMistake::Unreadable { name, .. },
+            ..
+        }) => assert_eq!(name, gone.display().to_string()),
+        other => panic!("{other:?}"),
+    }
+}

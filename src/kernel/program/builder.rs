@@ -1,5 +1,6 @@
 //! Programs of several sources, and with what else a program can have.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::{Program, free_group};
@@ -99,6 +100,23 @@ impl ProgramBuilder {
             None => self.sources.push((name, source)),
         }
         self
+    }
+
+    /// Adds the source in a file, such as a library of helpers, by the path as its name; otherwise as
+    /// [`ProgramBuilder::source`]. The file is read when the program is built, not again later: a program that travels
+    /// without its files uses `source` and `include_str!`.
+    ///
+    /// A file that cannot be read is [`ProgramMistake::Unreadable`].
+    pub fn import(mut self, path: impl AsRef<Path>) -> Self {
+        let name = path.as_ref().display().to_string();
+        match std::fs::read_to_string(&path) {
+            Ok(source) => self.source(name, source),
+            Err(error) => {
+                let reason = error.to_string();
+                self.wrong(ProgramMistake::Unreadable { name, reason });
+                self
+            }
+        }
     }
 
     /// Puts a prefix before the names of the program's device globals: its variable `count` is known to the host, and to

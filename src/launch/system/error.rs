@@ -22,15 +22,16 @@ pub enum SystemError {
     /// A buffer for pages, or a transfer of them, was refused.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// The launch touches more pages than the pool has frames.
+    /// A single work-group touches more pages than the pool has frames; or the launch does, and can run neither in parts nor
+    /// with pages that make room for others (`docs/system-allocations.md`).
     #[error(
-        "kernel `{kernel}` touches {needed} pages of 4 KiB or more, and {pages} fit at once: give it a larger pool \
-         (SystemMemory::set_pool_bytes; {device} binds at most {limit} bytes), or split the work over several launches"
+        "kernel `{kernel}` touches {needed} pages of 4 KiB or more at once, and {pages} fit: give it a larger pool \
+         (SystemMemory::set_pool_bytes; {device} binds at most {limit} bytes), smaller work-groups, or less work in a launch"
     )]
     PoolFull {
         /// The entry point.
         kernel: String,
-        /// Pages that the launch needs at least.
+        /// Pages that are needed at once, at least.
         needed: u64,
         /// Pages that fit.
         pages: u64,

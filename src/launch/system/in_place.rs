@@ -44,7 +44,7 @@ impl Run<'_, '_> {
         let (address, bytes, keeper) = window.window();
         let raw = window_buffer(&self.device, address, bytes, keeper)?;
         let pool = DeviceBuffer::wrap(&self.device, raw, bytes / 4);
-        let lent = Arc::new(Lent(vec![pool, table_buffer, flags]));
+        let lent = Arc::new(Lent::new(vec![pool, table_buffer, flags]));
         self.launch.settings.system = Some(Arc::clone(&lent));
         self.launch.bound = None;
         self.report.launches += 1;
@@ -57,7 +57,7 @@ impl Run<'_, '_> {
             Ok(()) => self.write_back(&lent),
             Err(error) => Err(error.into()),
         };
-        if let Ok(Lent(buffers)) = Arc::try_unwrap(lent) {
+        if let Ok(Lent { buffers, .. }) = Arc::try_unwrap(lent) {
             // The pool is no buffer of ours.
             let kept = buffers.into_iter().skip(1);
             kept.for_each(|buffer| self.pools().give(buffer));

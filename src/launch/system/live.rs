@@ -6,7 +6,7 @@
 //!
 //! On adapters that ration turns of loops each access takes a turn, and waiting takes many. A ration that does not last is no
 //! failure there: no invocation has waited beyond it, and the launch is repeated in slices with the pages that have come.
-//! Only a kernel that cannot be repeated fails then.
+//! Only a kernel that cannot be repeated fails then. The same holds where more pages are written than there are frames.
 //!
 //! The kernel is another form of the same one, made when it is first needed; forms without waiting have no code for it.
 
@@ -56,18 +56,32 @@ impl Run<'_, '_> {
         }
     }
 
-    /// One launch, whose pages come when they are missed. Where turns of loops are rationed, and the ration does not last, the
-    /// launch is repeated in slices, if it can be.
+    /// One launch, whose pages come when they are missed. Where turns of loops are rationed, and the ration does not last, or
+    /// where more pages are needed at once than there are frames, the launch is repeated in slices, if it can be.
     pub(super) fn live(&mut self) -> Result<(), SystemError> {
-        let may_repeat =
-            self.device.capabilities.needs_loop_guard() && undo::check(self.launch).is_ok();
+        let capabilities = &self.device.capabilities;
+        let may_fail = capabilities.needs_loop_guard() || self.may_fill_the_pool();
+        let may_repeat = may_fail && undo::check(self.launch).is_ok();
         let copies = may_repeat.then(Arc::<Copies>::default);
         self.launch.settings.undo.clone_from(&copies);
         let done = self.while_it_runs();
         self.launch.settings.undo = None;
         match (done, copies) {
-            (Err(SystemError::Unanswered { .. }), Some(copies)) => self.sliced(copies),
+            (Err(SystemError::Unanswered { .. } | SystemError::PoolFull { .. }), Some(copies)) => {
+                self.sliced(copies)
+            }
             (done, _) => done,
+        }
+    }
+
+    /// Whether the frames may be too few: no page is taken away that has been written, and none at all where the device
+    /// does not allow it.
+    fn may_fill_the_pool(&self) -> bool {
+        let lends = &self.memory.lends;
+        let room = usize::try_from(self.most_pages).unwrap_or(usize::MAX);
+        match self.device.capabilities.evicts_pages() {
+            true => lends.pages_for_writing() > self.most_pages,
+            false => lends.pages(0).take(room.saturating_add(1)).count() > room,
         }
     }
 
@@ -131,7 +145,8 @@ impl Run<'_, '_> {
             capacity: 0,
         };
         let demands = Demands {
-            touched: true,
+            // Frames that may be taken away are marked where they are looked at.
+            touched: !self.device.capabilities.evicts_pages(),
             live: Some(pages.limits(self.turns())),
         };
         let words = table::words(&entries, places.solid(), none, demands);
@@ -144,7 +159,7 @@ impl Run<'_, '_> {
             let (raw, words) = (backoff.buffer.clone(), backoff.buffer.size() / 4);
             buffers.push(DeviceBuffer::wrap(&self.device, raw, words));
         }
-        Ok(Arc::new(Lent(buffers)))
+        Ok(Arc::new(Lent::new(buffers)))
     }
 
     /// Launches, and answers misses until the launch is over.
@@ -155,7 +170,13 @@ impl Run<'_, '_> {
         kernel: u64,
     ) -> Result<(), SystemError> {
         let likely = self.likely(kernel, self.most_pages / 4 * 3);
-        let mut pager = Pager::new(&self.memory.lends, &mut self.frames, pages, places);
+        let mut pager = Pager::new(
+            &self.memory.lends,
+            &mut self.frames,
+            pages,
+            places,
+            self.device.capabilities.evicts_pages(),
+        );
         likely.into_iter().for_each(|page| pager.prepare(page));
         let (launch, device) = (&mut *self.launch, &self.device);
         let is_over = AtomicBool::new(false);
@@ -177,12 +198,14 @@ impl Run<'_, '_> {
             is_over.store(true, Ordering::Release);
             let served = thread.join();
             let served = served.map_err(|_| refused(&"the thread that brings pages panicked"))?;
-            Ok::<_, MemoryError>((ended, (served.missed, served.prefetched, served.failure)))
+            let counts = [served.missed, served.prefetched, served.dropped];
+            Ok::<_, MemoryError>((ended, (counts, served.failure)))
         })?;
-        let (missed, prefetched, failure) = served;
+        let ([missed, prefetched, dropped], failure) = served;
         self.report.launches += 1;
         (self.report.pages_missed, self.report.pages_prefetched) = (missed, prefetched);
         self.report.pages = missed + prefetched;
+        self.report.pages_dropped = dropped;
         match failure {
             Some(Lacking::Host(error)) => return Err(error.into()),
             Some(Lacking::Frames | Lacking::Memory) => {

@@ -8,7 +8,8 @@
 //!    to anything else fails that launch, through its status record, like a pointer out of the heap.
 //! 3. Where host and running kernel see the same memory, an invocation that misses a page waits until the host has brought it
 //!    ([`live`]): one launch again, of any kernel.
-//! 4. Elsewhere a launch that misses pages is worth nothing, and is repeated with them ([`sliced`]).
+//! 4. Elsewhere a launch that misses pages is worth nothing, and is repeated with them ([`sliced`]); in parts of the grid where
+//!    they do not fit at once.
 //!
 //! Frames say whether they have been written. These are read, compared with what they held, and words that differ are
 //! written to the host's memory ([`write_back`]). A launch that fails has changed none of it.
@@ -25,6 +26,7 @@ use std::sync::Arc;
 pub use error::SystemError;
 
 use super::Launch;
+use super::grid::GridPart;
 use super::parts::system::Lent;
 use crate::device::submissions::Standing;
 use crate::device::{DeviceShared, Event};
@@ -45,6 +47,8 @@ const SMALL_SHARE: u64 = 4;
 pub struct SystemRun {
     /// Launches: 1, and one more each time pages were missing.
     pub launches: u32,
+    /// Parts of the grid that ran one after another: more than 1 where the pages of all work-groups did not fit at once.
+    pub parts: u32,
     /// How pages came; `None` where all that is lent was there from the beginning.
     pub tier: Option<SystemTier>,
     /// Pages of 4 KiB that were copied for the device.
@@ -83,6 +87,7 @@ impl Launch {
             self.submit()?.wait()?;
             return Ok(SystemRun {
                 launches: 1,
+                parts: 1,
                 ..SystemRun::default()
             });
         }
@@ -113,6 +118,8 @@ struct Run<'r, 'm> {
     /// The pages that fit.
     most_pages: u64,
     report: SystemRun,
+    /// The work-groups of the next launch, where they are not all.
+    part: Option<GridPart>,
     /// The pages that the kernel has touched, once it is known.
     touched: Option<Vec<u64>>,
 }
@@ -134,7 +141,11 @@ impl<'r, 'm> Run<'r, 'm> {
             frames: Frames::new(most_pages as u32),
             most_words,
             most_pages,
-            report: SystemRun::default(),
+            report: SystemRun {
+                parts: 1,
+                ..SystemRun::default()
+            },
+            part: None,
             touched: None,
         }
     }
@@ -221,7 +232,10 @@ impl<'r, 'm> Run<'r, 'm> {
         buffers[0].write(0, image)?;
         buffers[1].write(0, &table)?;
         buffers[2].write(0, &vec![0; faults.start as usize])?;
-        let lent = Arc::new(Lent(buffers.into()));
+        let lent = Arc::new(Lent {
+            buffers: buffers.into(),
+            part: self.part,
+        });
         self.launch.settings.system = Some(Arc::clone(&lent));
         self.launch.bound = None;
         Ok(lent)
@@ -235,7 +249,7 @@ impl<'r, 'm> Run<'r, 'm> {
     /// Keeps the buffers of a launch for the next one. Nobody uses them any more: it has ended, or the device is lost.
     fn give_back(&mut self, lent: Arc<Lent>) {
         self.launch.settings.system = None;
-        if let Ok(Lent(buffers)) = Arc::try_unwrap(lent) {
+        if let Ok(Lent { buffers, .. }) = Arc::try_unwrap(lent) {
             buffers
                 .into_iter()
                 .for_each(|buffer| self.pools().give(buffer));

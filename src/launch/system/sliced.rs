@@ -9,14 +9,19 @@
 //!    contents (`src/launch/parts/undo.rs`), and the launch is repeated, until nothing is missing. So a kernel may do nothing that cannot be undone
 //!    ([`SystemError::NotRepeatable`]).
 //! 2. Frames say which of them a launch has touched. Where there are more missing pages than frames, pages that the last
-//!    attempt has not touched make room. The pages of one launch have to fit at once, all the same: the next attempt begins
+//!    attempt has not touched make room. The pages of one attempt have to fit at once, all the same: the next attempt begins
 //!    from the start, and touches them again.
-//! 3. An address that nothing is lent at may be that of a pointer that was not there yet. Where a launch has missed only
+//! 3. Where they do not fit, the grid is halved: the first half of the work-groups runs to its end, and what it has changed is
+//!    kept for the others, in the frames, or by the host where a page is dropped. WGSL lets no work-group wait for one that
+//!    comes later, so a kernel cannot tell. A single work-group whose pages do not fit is [`SystemError::PoolFull`].
+//! 4. An address that nothing is lent at may be that of a pointer that was not there yet. Where a launch has missed only
 //!    such, it is repeated once more, with the first fault in its status record, and fails.
 
 use std::sync::Arc;
 
 use super::{Run, SystemError, undo};
+use crate::launch::dispatch::Extents;
+use crate::launch::grid::GridPart;
 use crate::launch::parts::system::Lent;
 use crate::launch::parts::undo::Copies;
 use crate::memory::system::prefetch::Pattern;
@@ -36,7 +41,29 @@ struct Misses {
     pattern: Pattern,
     ahead: usize,
     /// The pages that were touched when pages were dropped last: more each time, or there would be no end.
-    touched: usize,
+    touched: Option<usize>,
+}
+
+impl Misses {
+    fn none() -> Self {
+        Self {
+            pattern: Pattern::default(),
+            ahead: FIRST_AHEAD,
+            touched: None,
+        }
+    }
+}
+
+/// What an attempt comes to.
+enum Attempt {
+    /// Nothing was missing.
+    Done,
+    /// Pages were missing, and are there now.
+    Fetched,
+    /// Nothing is lent at the addresses that were missing.
+    NotLent,
+    /// So many pages are needed at once at least, which is too many.
+    TooMany(u64),
 }
 
 impl Run<'_, '_> {
@@ -44,9 +71,9 @@ impl Run<'_, '_> {
     pub(super) fn sliced(&mut self, copies: Arc<Copies>) -> Result<(), SystemError> {
         self.report.tier = Some(SystemTier::Sliced);
         undo::check(self.launch)?;
-        self.launch.settings.undo = Some(Arc::clone(&copies));
-        let done = self.until_nothing_is_missing();
+        let done = self.in_parts(&copies);
         self.launch.settings.undo = None;
+        self.part = None;
         if done.is_err() {
             // The error tells more than one of these would.
             let _ = copies.restore(self.launch);
@@ -54,7 +81,13 @@ impl Run<'_, '_> {
         done
     }
 
-    fn until_nothing_is_missing(&mut self) -> Result<(), SystemError> {
+    /// All work-groups; in parts, one after the other, where their pages do not fit at once.
+    fn in_parts(&mut self, copies: &Arc<Copies>) -> Result<(), SystemError> {
+        // A grid that only the device knows has no parts.
+        let whole = match self.launch.extents()? {
+            Extents::Groups(groups) => Some(groups.part()),
+            _ => None,
+        };
         let kernel = self.launch.kernel.shared.compiled.id;
         for page in self.likely(kernel, self.most_pages) {
             if self.frames.left() == 0 {
@@ -62,34 +95,72 @@ impl Run<'_, '_> {
             }
             self.report.pages_prefetched += u64::from(self.fetch(page)?);
         }
-        let mut misses = Misses {
-            pattern: Pattern::default(),
-            ahead: FIRST_AHEAD,
-            touched: 0,
-        };
+        self.launch.settings.undo = Some(Arc::clone(copies));
+        let mut next: Vec<GridPart> = Vec::new();
+        loop {
+            match self.until_nothing_is_missing()? {
+                None => match next.pop() {
+                    None => break,
+                    Some(part) => {
+                        self.part = Some(part);
+                        self.report.parts += 1;
+                        // The next part begins where this one has ended.
+                        self.launch.settings.undo = Some(Arc::default());
+                    }
+                },
+                Some(needed) => {
+                    let part = self.part.or(whole);
+                    let Some([first, second]) = part.and_then(GridPart::halves) else {
+                        return Err(self.pool_full(needed));
+                    };
+                    self.part = Some(first);
+                    next.push(second);
+                }
+            }
+        }
+        self.write_back_kept()
+    }
+
+    /// Attempts at the work-groups of a part; `None` once nothing was missing, and otherwise the pages that would have to fit
+    /// at once. What the work-groups have changed is written back where they are the only ones, and kept otherwise.
+    fn until_nothing_is_missing(&mut self) -> Result<Option<u64>, SystemError> {
+        let mut misses = Misses::none();
         let mut room = Some((NOTED_WORDS, FAULTS));
         loop {
             let lent = self.bound(room)?;
-            let done = self.attempt(&lent, room.is_some());
-            let found = match done {
-                Ok(missing) if missing.is_empty() => {
-                    let done = self.write_back(&lent).and_then(|()| self.flags(&lent));
-                    done.map(|flags| {
-                        // The last attempt, by which an address fails, notes nothing.
-                        self.touched = room.map(|_| self.touched(&flags));
-                        None
-                    })
-                }
-                Ok(missing) => self.fetch_missing(&lent, &missing, &mut misses).map(Some),
+            let found = match self.attempt(&lent, room.is_some()) {
+                Ok(missing) if missing.is_empty() => self.finish(&lent, room.is_some()),
+                Ok(missing) => self.fetch_missing(&lent, &missing, &mut misses),
                 Err(error) => Err(error),
             };
             self.give_back(lent);
             match found? {
-                None => return Ok(()),
-                Some(true) => {}
-                Some(false) => room = None,
+                Attempt::Done => return Ok(None),
+                Attempt::TooMany(needed) => return Ok(Some(needed)),
+                Attempt::Fetched => {}
+                Attempt::NotLent => room = None,
             }
         }
+    }
+
+    /// Takes what a part has changed, and notes what it has touched.
+    fn finish(&mut self, lent: &Lent, notes: bool) -> Result<Attempt, SystemError> {
+        match self.part.is_none() {
+            true => self.write_back(lent)?,
+            false => self.keep(lent)?,
+        }
+        // The last attempt, by which an address fails, notes nothing.
+        if notes {
+            let touched = self.touched(&self.flags(lent)?);
+            let all = self.touched.get_or_insert_default();
+            // No more is fetched before the next launch.
+            if (all.len() as u64) < self.most_pages {
+                all.extend(touched);
+                all.sort_unstable();
+                all.dedup();
+            }
+        }
+        Ok(Attempt::Done)
     }
 
     /// One launch, and the addresses that were missing.
@@ -115,13 +186,13 @@ impl Run<'_, '_> {
         Ok(list.chunks_exact(4).map(address).collect())
     }
 
-    /// Fetches the pages of these addresses, and pages that are likely to be next; whether any was missing.
+    /// Fetches the pages of these addresses, and pages that are likely to be next.
     fn fetch_missing(
         &mut self,
         lent: &Lent,
         addresses: &[u64],
         misses: &mut Misses,
-    ) -> Result<bool, SystemError> {
+    ) -> Result<Attempt, SystemError> {
         let lends = &self.memory.lends;
         let mut pages: Vec<u64> = (addresses.iter())
             .map(|address| address / PAGE_BYTES)
@@ -129,8 +200,10 @@ impl Run<'_, '_> {
         pages.sort_unstable();
         pages.dedup();
         pages.retain(|&page| !self.frames.has(page) && lends.has(page));
-        if pages.len() > self.frames.left() as usize {
-            self.make_room(lent, pages.len(), misses)?;
+        if pages.len() > self.frames.left() as usize
+            && let Some(needed) = self.make_room(lent, pages.len(), misses)?
+        {
+            return Ok(Attempt::TooMany(needed));
         }
         let mut found = false;
         for &page in &pages {
@@ -138,6 +211,10 @@ impl Run<'_, '_> {
             self.report.pages_missed += u64::from(is_there);
             found |= is_there;
         }
+        let found = match found {
+            true => Attempt::Fetched,
+            false => Attempt::NotLent,
+        };
         // What is likely takes what room is left.
         for &page in &pages {
             let behind = lends.pages(page.saturating_add(1));
@@ -156,25 +233,24 @@ impl Run<'_, '_> {
         Ok(found)
     }
 
-    /// Drops the pages that the last attempt has not touched, for so many others.
+    /// Drops the pages that the last attempt has not touched, for so many others; how many would have to fit at once, where
+    /// that is not enough.
     fn make_room(
         &mut self,
         lent: &Lent,
         wanted: usize,
         misses: &mut Misses,
-    ) -> Result<(), SystemError> {
+    ) -> Result<Option<u64>, SystemError> {
         let flags = self.flags(lent)?;
         let before = self.frames.count();
         let touched = self.touched(&flags).len();
         let is_touched =
             |frame: u32| (flags.get(frame as usize)).is_some_and(|flags| flags & TOUCHED != 0);
-        self.frames.retain(is_touched);
-        let is_more = touched > misses.touched || before == self.frames.count();
-        misses.touched = touched;
-        if wanted > self.frames.left() as usize || !is_more {
-            return Err(self.pool_full((touched + wanted) as u64));
-        }
+        self.frames.retain(is_touched)?;
         self.report.pages_dropped += u64::from(before - self.frames.count());
-        Ok(())
+        let is_more = misses.touched.is_none_or(|last| touched > last);
+        misses.touched = Some(touched);
+        let is_enough = wanted <= self.frames.left() as usize && is_more;
+        Ok((!is_enough).then_some((touched + wanted) as u64))
     }
 }

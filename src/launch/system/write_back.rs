@@ -23,6 +23,31 @@ impl Run<'_, '_> {
 
     /// Writes the words that the kernel has changed to the host's memory.
     pub(super) fn write_back(&mut self, lent: &Lent) -> Result<(), SystemError> {
+        self.each_written(lent, Self::return_page)
+    }
+
+    /// Keeps the words that the kernel has changed, for the work-groups that come next.
+    pub(super) fn keep(&mut self, lent: &Lent) -> Result<(), SystemError> {
+        self.each_written(lent, |run, frame, page, after| {
+            Ok(run.frames.keep(frame, page, after)?)
+        })
+    }
+
+    /// Writes the words that were kept to the host's memory.
+    pub(super) fn write_back_kept(&mut self) -> Result<(), SystemError> {
+        for (page, before, after) in self.frames.changed() {
+            let changed = self.memory.lends.write_back(page, before, after);
+            self.report.words_written += changed.map_err(unreachable)?;
+        }
+        Ok(())
+    }
+
+    /// Hands `use_page` each frame that the kernel has written, with its page and what it holds now.
+    fn each_written(
+        &mut self,
+        lent: &Lent,
+        use_page: impl Fn(&mut Self, u32, u64, &[u32]) -> Result<(), SystemError>,
+    ) -> Result<(), SystemError> {
         if !self.memory.lends.is_written() {
             return Ok(());
         }
@@ -36,37 +61,43 @@ impl Run<'_, '_> {
             .collect();
         for run in written.chunk_by(|(one, _), (next, _)| next - one <= GAP) {
             if let (Some((first, _)), Some((last, _))) = (run.first(), run.last()) {
-                self.write_back_run(pool, *first..*last + 1, run)?;
+                let words = self.words_of(pool, *first..*last + 1)?;
+                for &(frame, page) in run {
+                    let start = (frame - *first) as usize * PAGE_WORDS;
+                    use_page(self, frame, page, &words[start..start + PAGE_WORDS])?;
+                }
             }
         }
         Ok(())
     }
 
-    /// The same for pages in neighbouring frames.
-    fn write_back_run(
+    /// The words of neighbouring frames.
+    fn words_of(
         &mut self,
         pool: &DeviceBuffer<u32>,
         frames: std::ops::Range<u32>,
-        written: &[(u32, u64)],
-    ) -> Result<(), SystemError> {
+    ) -> Result<Vec<u32>, SystemError> {
         let word = |frame: u32| u64::from(frame) * PAGE_WORDS as u64;
         let range = word(frames.start)..word(frames.end);
-        let words = match self.frames.in_place() {
+        Ok(match self.frames.in_place() {
             Some(window) => {
                 // SAFETY: the launch has ended.
                 let own = unsafe { window.own_words() };
                 own[range.start as usize..range.end as usize].to_vec()
             }
             None => pool.read_range(range)?,
-        };
-        for &(frame, page) in written {
-            let start = (frame - frames.start) as usize * PAGE_WORDS;
-            let after = &words[start..start + PAGE_WORDS];
-            let before = self.frames.before(frame);
-            let changed = (self.memory.lends).write_back(page, before, after);
-            self.report.words_written +=
-                changed.map_err(|Unreachable { address }| SystemError::WriteBack { address })?;
-        }
+        })
+    }
+
+    /// Writes the words of a page that differ from what its frame held.
+    fn return_page(&mut self, frame: u32, page: u64, after: &[u32]) -> Result<(), SystemError> {
+        let before = self.frames.before(frame);
+        let changed = (self.memory.lends).write_back(page, before, after);
+        self.report.words_written += changed.map_err(unreachable)?;
         Ok(())
     }
+}
+
+fn unreachable(Unreachable { address }: Unreachable) -> SystemError {
+    SystemError::WriteBack { address }
 }

@@ -1,11 +1,12 @@
 //! Pages in frames of a pool on the device, from the host's side: which page lies where, and what was read of it.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use super::PAGE_WORDS;
 use super::in_place::InPlace;
 use super::lends::{Lends, Page};
-use super::table::{self, Demands, Entry, FaultList};
+use super::table::{self, Demands, FaultList};
 use crate::memory::MemoryError;
 
 /// The first frame with a page: frame 0 has words for accesses that fail.
@@ -35,6 +36,32 @@ pub(crate) struct Frames {
     in_place: Option<InPlace>,
     /// Such pages.
     own: BTreeMap<u64, u32>,
+    /// Pages that work-groups which have ended have changed.
+    changed: BTreeMap<u64, Changed>,
+}
+
+/// A page that is changed, and not written back yet.
+#[derive(Debug)]
+struct Changed {
+    /// As it was lent.
+    before: Vec<u32>,
+    /// As it is now, where no frame holds it.
+    dropped: Vec<u32>,
+}
+
+/// A copy of these words.
+fn copied(words: &[u32]) -> Result<Vec<u32>, MemoryError> {
+    let mut copy = Vec::new();
+    (copy.try_reserve_exact(words.len())).map_err(|_| no_memory())?;
+    copy.extend_from_slice(words);
+    Ok(copy)
+}
+
+fn no_memory() -> MemoryError {
+    MemoryError::HostMemory {
+        what: "system allocations",
+        bytes: 4 * PAGE_WORDS as u64,
+    }
 }
 
 impl Frames {
@@ -46,6 +73,7 @@ impl Frames {
             image: vec![0; PAGE_WORDS * FIRST as usize],
             in_place: None,
             own: BTreeMap::new(),
+            changed: BTreeMap::new(),
         }
     }
 
@@ -93,20 +121,58 @@ impl Frames {
     }
 
     /// Drops the pages for whose frames `keep` is false: the others move together, in the same order.
-    pub(crate) fn retain(&mut self, mut keep: impl FnMut(u32) -> bool) {
+    ///
+    /// # Errors
+    /// [`MemoryError::HostMemory`] where the host has no memory for what has changed of them.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(u32) -> bool) -> Result<(), MemoryError> {
         let mut kept = FIRST;
         for (frame, page) in self.by_frame() {
+            let start = frame as usize * PAGE_WORDS;
             if !keep(frame) {
+                if let Some(changed) = self.changed.get_mut(&page) {
+                    changed.dropped = copied(&self.image[start..start + PAGE_WORDS])?;
+                }
                 self.pages.remove(&page);
                 continue;
             }
-            let start = frame as usize * PAGE_WORDS;
             let to = kept as usize * PAGE_WORDS;
             self.image.copy_within(start..start + PAGE_WORDS, to);
             self.pages.insert(page, kept);
             kept += 1;
         }
         self.image.truncate(kept as usize * PAGE_WORDS);
+        Ok(())
+    }
+
+    /// Keeps what a frame holds now that the work-groups of a launch have ended.
+    ///
+    /// # Errors
+    /// [`MemoryError::HostMemory`].
+    pub(crate) fn keep(&mut self, frame: u32, page: u64, after: &[u32]) -> Result<(), MemoryError> {
+        let start = frame as usize * PAGE_WORDS;
+        let now = &mut self.image[start..start + PAGE_WORDS];
+        if *now == *after {
+            return Ok(());
+        }
+        if let Entry::Vacant(new) = self.changed.entry(page) {
+            new.insert(Changed {
+                before: copied(now)?,
+                dropped: Vec::new(),
+            });
+        }
+        now.copy_from_slice(after);
+        Ok(())
+    }
+
+    /// The pages that were kept: as they were lent, and as they are now.
+    pub(crate) fn changed(&self) -> impl Iterator<Item = (u64, &[u32], &[u32])> {
+        self.changed.iter().map(|(&page, changed)| {
+            let now = match self.frame(page) {
+                Some(frame) => self.before(frame),
+                None => &changed.dropped,
+            };
+            (page, &*changed.before, now)
+        })
     }
 
     /// Reads a page into a frame, unless it lies in one.
@@ -125,12 +191,12 @@ impl Frames {
             return Err(Lacking::Frames);
         }
         let start = self.image.len();
-        self.image.try_reserve(PAGE_WORDS).map_err(|_| {
-            Lacking::Host(MemoryError::HostMemory {
-                what: "system allocations",
-                bytes: 4 * PAGE_WORDS as u64,
-            })
-        })?;
+        (self.image.try_reserve(PAGE_WORDS)).map_err(|_| Lacking::Host(no_memory()))?;
+        if let Some(changed) = self.changed.get_mut(&page) {
+            self.image.append(&mut changed.dropped);
+            self.pages.insert(page, self.count());
+            return Ok(());
+        }
         self.image.resize(start + PAGE_WORDS, 0);
         let (frames, _) = self.image[start..].as_chunks_mut::<PAGE_WORDS>();
         let read = (frames.first_mut()).map_or(Ok(()), |frame: &mut Page| lends.read(page, frame));
@@ -142,6 +208,21 @@ impl Frames {
         Ok(())
     }
 
+    /// Reads a page into the frame of another one, which has none then.
+    ///
+    /// # Errors
+    /// [`Lacking::Memory`], and [`Lacking::Frames`] where the other one has no frame; nothing has changed then.
+    pub(crate) fn replace(&mut self, lends: &Lends, old: u64, page: u64) -> Result<(), Lacking> {
+        let frame = self.frame(old).ok_or(Lacking::Frames)?;
+        let mut words = [0; PAGE_WORDS];
+        lends.read(page, &mut words).map_err(|_| Lacking::Memory)?;
+        let start = frame as usize * PAGE_WORDS;
+        self.image[start..start + PAGE_WORDS].copy_from_slice(&words);
+        self.pages.remove(&old);
+        self.pages.insert(page, frame);
+        Ok(())
+    }
+
     /// The words of the frames in use, as read.
     pub(crate) fn image(&self) -> &[u32] {
         &self.image
@@ -149,7 +230,7 @@ impl Frames {
 
     /// The table that tells where pages lie.
     pub(crate) fn table(&self, lends: &Lends, faults: FaultList, demands: Demands) -> Vec<u32> {
-        let entry = |page: u64, word: u32, in_place| Entry {
+        let entry = |page: u64, word: u32, in_place| table::Entry {
             page,
             word,
             in_place,
@@ -158,7 +239,7 @@ impl Frames {
         let copies = (self.pages.iter())
             .map(|(&page, &frame)| entry(page, frame * PAGE_WORDS as u32, false));
         let own = (self.own.iter()).map(|(&page, &word)| entry(page, word, true));
-        let mut entries: Vec<Entry> = copies.chain(own).collect();
+        let mut entries: Vec<table::Entry> = copies.chain(own).collect();
         entries.sort_by_key(|entry| entry.page);
         let solid = self.in_place.as_ref().and_then(InPlace::solid);
         table::words(&entries, solid, faults, demands)

@@ -111,6 +111,12 @@ impl Lends {
         Solid::longest(uniform, &(0..u64::MAX / PAGE_BYTES), false)
     }
 
+    /// Pages with something lent for writing; a page between two ranges may count twice.
+    pub(crate) fn pages_for_writing(&self) -> u64 {
+        let pages = |range: &Range<u64>| range.end.div_ceil(PAGE_BYTES) - range.start / PAGE_BYTES;
+        self.writable.iter().map(pages).fold(0, u64::saturating_add)
+    }
+
     /// Something is lent for writing.
     pub(crate) fn is_written(&self) -> bool {
         !self.writable.is_empty()

@@ -3,14 +3,17 @@
 //! *How it works.*
 //!
 //! 1. The table has all that is lent, with its rights, before the launch. What changes meanwhile is one word for each page,
-//!    its *place*: 0 while the page is not there, then the first word of its frame. So a kernel never sees half an entry.
+//!    its *place*: 0 while the page is not there, then the number of its frame, with the frame's *generation* above it. So
+//!    a kernel never sees half an entry.
 //! 2. A kernel that finds no place posts the number of the page in a list (`shaders/system_live.wgsl`), and looks at the place.
 //! 3. The [`Pager`] looks at the list, reads the page into a frame, and writes the place behind the page's words.
+//! 4. Where no frame is left, the page that has been there longest makes room (`src/memory/system/live/evict.rs`), on adapters
+//!    that allow it.
 //!
 //! ```text
 //! pool     frame 0 | frame 1 | …                                                     host writes, kernel reads and writes
 //! places   not 0 once nobody answers | … | a word for each page, from 16 on            host writes, kernel reads
-//! posts    count, why not, 0, 0 | a word for each frame | locks | list                 kernel writes, host reads the list
+//! posts    count, why not, 0, 0 | a word for each frame | locks | ring of posts        kernel writes, host empties the ring
 //! ```
 //!
 //! No port of calls carries this, since a port answers one invocation, and a place answers all that wait for the page; and
@@ -20,6 +23,8 @@
 //! in memory of the host (`src/device/live.rs`, `Reader`). Words may arrive there in any order: each word of a post tells by
 //! itself that it is there, and a place is written behind a fence.
 
+mod evict;
+
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::{Arc, Mutex};
@@ -28,13 +33,14 @@ use std::time::{Duration, Instant};
 use super::PAGE_WORDS;
 use super::frames::{Frames, Lacking};
 use super::lends::Lends;
-use super::prefetch::Pattern;
+use super::prefetch::{FIRST as FIRST_AHEAD, Pattern};
 use super::table::Solid;
 use crate::device::live::{LiveBuffer, Reader};
 use crate::device::wait::lock;
 use crate::device::words::Words as _;
 use crate::device::{DeviceShared, LiveError};
 use crate::memory::DeviceBuffer;
+use evict::Eviction;
 
 /// The place of the first page.
 const FIRST_PLACE: u32 = 16;
@@ -46,7 +52,8 @@ pub(crate) const FLAGS_START: u32 = 4;
 pub(crate) const WHY: u64 = 1;
 /// Locks for posting, as `shaders/system_live.wgsl` hashes pages to them.
 const LOCKS: u32 = 4096;
-/// Posts of a launch.
+/// Slots of the ring of posts, of which no more are full than there are locks: a power of two, as
+/// `shaders/system_live.wgsl` has it.
 const POSTS: u32 = 16_384;
 /// The most pages with a place, in the longest run, and beside it.
 const MOST_IN_RUN: u64 = 1 << 24;
@@ -56,6 +63,8 @@ const PREFETCHED_SHARE: u32 = 4;
 /// Pages that are likely, and those of them that are fetched with the one that was missed.
 const MOST_SOON: usize = 4096;
 const AT_ONCE: u32 = 4;
+/// Frames of which some may be taken away for pages that are likely.
+const MANY: u32 = 64;
 /// Looks that follow each other at once, and how long a pager naps when there is nothing to do for long.
 const AWAKE: Duration = Duration::from_micros(500);
 const NAP: Duration = Duration::from_micros(50);
@@ -138,7 +147,8 @@ pub(crate) struct Kept(Mutex<Option<LivePages>>);
 pub(crate) struct Limits {
     pub(crate) locks: u32,
     pub(crate) list: u32,
-    pub(crate) posts: u32,
+    /// The bits of a place that are the number of a frame.
+    pub(crate) frames: u32,
     pub(crate) turns: u32,
 }
 
@@ -196,6 +206,19 @@ impl LivePages {
         *lock(&kept.0) = Some(self);
     }
 
+    /// The bits of a place that are the number of a frame.
+    fn frame_bits(&self) -> u32 {
+        self.frames.next_power_of_two() - 1
+    }
+
+    /// What stands in the place of a page in this frame, of which the frame is the `generation`th page; `None` where there is
+    /// no such number.
+    fn place_of(&self, frame: u32, generation: u32) -> Option<u32> {
+        let shift = self.frame_bits().count_ones();
+        let is_number = generation <= u32::MAX >> shift;
+        is_number.then_some(generation << shift | frame)
+    }
+
     fn list(&self) -> u32 {
         FLAGS_START + self.frames + LOCKS
     }
@@ -205,7 +228,7 @@ impl LivePages {
         Limits {
             locks: FLAGS_START + self.frames,
             list: self.list(),
-            posts: POSTS,
+            frames: self.frame_bits(),
             turns,
         }
     }
@@ -246,10 +269,17 @@ pub(crate) struct Pager<'p> {
     pattern: Pattern,
     /// Pages that may be missed soon.
     soon: VecDeque<u64>,
+    /// The last miss was foretold by others.
+    goes_on: bool,
     /// The next post.
     next: u32,
+    /// Pages that are posted and have no frame yet.
+    waiting: VecDeque<u64>,
+    /// Which pages may make room, where any may.
+    eviction: Option<Eviction>,
     pub(crate) missed: u64,
     pub(crate) prefetched: u64,
+    pub(crate) dropped: u64,
     /// Why the pager answers no more.
     pub(crate) failure: Option<Lacking>,
 }
@@ -260,6 +290,7 @@ impl<'p> Pager<'p> {
         frames: &'p mut Frames,
         memory: &'p LivePages,
         places: &'p Places,
+        evicts: bool,
     ) -> Self {
         Self {
             lends,
@@ -268,16 +299,20 @@ impl<'p> Pager<'p> {
             places,
             pattern: Pattern::default(),
             soon: VecDeque::new(),
+            goes_on: false,
             next: 0,
+            waiting: VecDeque::new(),
+            eviction: evicts.then(Eviction::default),
             missed: 0,
             prefetched: 0,
+            dropped: 0,
             failure: None,
         }
     }
 
     /// Fetches a page before the launch.
     pub(crate) fn prepare(&mut self, page: u64) {
-        self.prefetched += u64::from(self.bring(page));
+        self.prefetched += u64::from(self.bring(page, false) == Brought::Now);
     }
 
     /// Answers until the launch is over, or a page cannot be had.
@@ -302,51 +337,84 @@ impl<'p> Pager<'p> {
 
     /// Answers what is posted; whether anything was.
     fn answer(&mut self) -> bool {
-        let first = self.next;
+        let mut is_any = false;
+        for _ in 0..self.waiting.len() {
+            let Some(page) = self.waiting.pop_front() else {
+                break;
+            };
+            is_any |= self.answer_page(page);
+        }
         while self.failure.is_none()
             && let Some(page) = self.posted()
         {
-            self.next += 1;
+            is_any = true;
             if self.lacking(page).is_none() {
                 continue;
             }
-            let likely: Vec<u64> = self.pattern.missed(page).take(MOST_SOON).collect();
-            // Older guesses are less likely.
-            likely
-                .into_iter()
-                .rev()
-                .for_each(|page| self.soon.push_front(page));
-            self.soon.truncate(MOST_SOON);
+            self.foretell(page);
             // Before the answer: an invocation that goes on would miss each of them first.
             (0..AT_ONCE).for_each(|_| _ = self.look_ahead(1));
-            self.missed += u64::from(self.bring(page));
+            self.answer_page(page);
         }
-        self.next != first
+        is_any
+    }
+
+    /// Brings a page that is posted; false where it has to wait until an invocation has what it came for in a frame.
+    fn answer_page(&mut self, page: u64) -> bool {
+        match self.bring(page, true) {
+            Brought::Now => self.missed += 1,
+            Brought::Not => {}
+            Brought::Later => {
+                self.waiting.push_back(page);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Notes the pages that may be missed after this one.
+    fn foretell(&mut self, page: u64) {
+        let likely: Vec<u64> = self.pattern.missed(page).take(MOST_SOON).collect();
+        self.goes_on = likely.len() as u64 > FIRST_AHEAD;
+        // Older guesses are less likely.
+        likely
+            .into_iter()
+            .rev()
+            .for_each(|page| self.soon.push_front(page));
+        self.soon.truncate(MOST_SOON);
     }
 
     /// The page of the next post, once both of its words are there.
-    fn posted(&self) -> Option<u64> {
-        if self.next >= POSTS {
-            return None;
-        }
-        let at = (self.memory.list() + 2 * self.next) as usize;
+    fn posted(&mut self) -> Option<u64> {
+        let at = (self.memory.list() + 2 * (self.next % POSTS)) as usize;
         let words = self.memory.posts.words();
         let [low, high] = [at, at + 1].map(|at| words[at].load(Ordering::Acquire));
-        let is_there = low & high & 1 << 31 != 0;
-        let page = u64::from(low & 0x7fff_ffff) | u64::from(high & 0x7fff_ffff) << 31;
-        is_there.then_some(page)
+        if low & high & 1 << 31 == 0 {
+            return None;
+        }
+        // For the post that needs the slot next, which waits for the answer to an earlier one.
+        [at, at + 1]
+            .into_iter()
+            .for_each(|at| words[at].store(0, Ordering::Relaxed));
+        self.next = self.next.wrapping_add(1);
+        Some(u64::from(low & 0x7fff_ffff) | u64::from(high & 0x7fff_ffff) << 31)
     }
 
     /// Fetches a page that may be missed soon, and leaves so many frames; whether there was one.
     fn look_ahead(&mut self, left: u32) -> bool {
         let room = self.frames.room() / PREFETCHED_SHARE;
-        if self.prefetched >= room.into() || self.frames.left() <= left {
+        // What can be taken away again may be there in vain, where that is not likely.
+        let is_sure = self.eviction.is_some() && self.goes_on;
+        let is_enough = self.prefetched >= room.into() && !is_sure;
+        let is_full = self.frames.left() <= left;
+        let makes_room = left > 0 && is_sure && self.frames.room() >= MANY;
+        if is_enough || is_full && !makes_room {
             self.soon.clear();
         }
         while self.failure.is_none()
             && let Some(page) = self.soon.pop_front()
         {
-            if self.bring(page) {
+            if self.bring(page, false) == Brought::Now {
                 self.prefetched += 1;
                 return true;
             }
@@ -361,36 +429,63 @@ impl<'p> Pager<'p> {
         (place.load(Ordering::Relaxed) == 0).then_some(place)
     }
 
-    /// Reads a page into a frame and says so; false where it was there, or cannot be had.
-    fn bring(&mut self, page: u64) -> bool {
+    /// Reads a page into a frame and says so; `is_posted` where an invocation waits for it.
+    fn bring(&mut self, page: u64, is_posted: bool) -> Brought {
         let Some(place) = self.lacking(page) else {
-            return false;
+            return Brought::Not;
         };
-        let found = match self.frames.add(self.lends, page) {
-            Ok(()) => {
-                let Some(frame) = self.frames.frame(page) else {
-                    return false;
-                };
-                let start = frame as usize * PAGE_WORDS;
-                let Some(words) = self.memory.pool.words().get(start..start + PAGE_WORDS) else {
+        let added = match self.frames.add(self.lends, page) {
+            Err(Lacking::Frames) if self.eviction.is_some() => self.replace(page, is_posted),
+            other => other.map(|()| Brought::Now),
+        };
+        let found = match added {
+            Ok(Brought::Now) => match self.fill(page) {
+                Some(found) => found,
+                None => {
                     self.failure = Some(Lacking::Frames);
-                    return false;
-                };
-                for (word, value) in words.iter().zip(self.frames.before(frame)) {
-                    word.store(*value, Ordering::Relaxed);
+                    return Brought::Not;
                 }
-                start as u32
-            }
+            },
+            Ok(other) => return other,
             Err(Lacking::Memory) => NO_MEMORY,
             Err(failure) => {
                 self.failure = Some(failure);
-                return false;
+                return Brought::Not;
             }
         };
         // Windows over the bus combine writes, and keep no order without a fence; the second fence sends the word.
         fence(Ordering::SeqCst);
         place.store(found, Ordering::Release);
         fence(Ordering::SeqCst);
-        found != NO_MEMORY
+        match found {
+            NO_MEMORY => Brought::Not,
+            _ => Brought::Now,
+        }
     }
+
+    /// Copies a page to its frame; what its place says then.
+    fn fill(&mut self, page: u64) -> Option<u32> {
+        let frame = self.frames.frame(page)?;
+        let start = frame as usize * PAGE_WORDS;
+        let words = self.memory.pool.words().get(start..start + PAGE_WORDS)?;
+        for (word, value) in words.iter().zip(self.frames.before(frame)) {
+            word.store(*value, Ordering::Relaxed);
+        }
+        let generation = match &mut self.eviction {
+            Some(eviction) => eviction.brought(page, frame),
+            None => 1,
+        };
+        self.memory.place_of(frame, generation)
+    }
+}
+
+/// What has become of a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Brought {
+    /// It is there now.
+    Now,
+    /// It was there, or there is nothing to bring.
+    Not,
+    /// There is no frame for it yet.
+    Later,
 }

@@ -181,8 +181,8 @@ impl<'a> SystemMemory<'a> {
     }
 
     /// Sets how many bytes of the device's memory hold pages during a launch (default: 128 MiB, and never more than the
-    /// device binds at once). A launch that touches more fails with
-    /// [`SystemError::PoolFull`](crate::system::SystemError::PoolFull).
+    /// device binds at once). Of a launch that touches more, pages make room for others while the kernel runs, or the
+    /// grid runs in parts; [`SystemError::PoolFull`](crate::system::SystemError::PoolFull) where neither helps.
     pub fn set_pool_bytes(&mut self, bytes: u64) {
         self.pool_bytes = bytes;
     }
@@ -196,6 +196,7 @@ impl<'a> SystemMemory<'a> {
     /// Sets how pages come (default: `None`). With a tier, memory is not used in place, and not all of it is fetched before
     /// the launch. Without one, that is done where it is possible; else pages come while the kernel runs where the device
     /// has live memory, but on devices that ration turns of loops only for kernels whose launch cannot be repeated.
+    /// A launch in [`SystemTier::Live`] that runs out of frames goes on in [`SystemTier::Sliced`], if it can be repeated.
     pub fn set_tier(&mut self, tier: Option<SystemTier>) {
         self.tier = tier;
     }

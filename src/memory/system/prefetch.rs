@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 /// Pages fetched ahead of a stream at first, and at most.
-const FIRST: u64 = 8;
+pub(super) const FIRST: u64 = 8;
 const MOST: u64 = 4096;
 /// The farthest that a stream steps, in pages.
 const FARTHEST: u64 = 1 << 16;

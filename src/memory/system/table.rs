@@ -166,7 +166,7 @@ pub(crate) fn words(
     };
     let (step, marks) = (demands.live.is_none(), demands.touched);
     let limits = demands.live.map_or([0; 4], |limits| {
-        [limits.locks, limits.list, limits.posts, limits.turns]
+        [limits.locks, limits.list, limits.frames, limits.turns]
     });
     let scattered = || entries[..run.start].iter().chain(&entries[run.end..]);
     let pages: Vec<u64> = scattered().map(|entry| entry.page).collect();

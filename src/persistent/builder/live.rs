@@ -128,6 +128,7 @@ impl PersistentKernelBuilder {
         };
         let program = self.program.extended(&text)?;
         let kernel = (self.device).kernel_with(&program, ENTRY, &self.constants, self.options)?;
+        self.takes_no_lent_memory(&kernel)?;
         Ok(kernel)
     }
 

@@ -44,6 +44,7 @@ impl PersistentKernelBuilder {
         };
         let program = self.program.extended(&text)?;
         let kernel = device.kernel_with(&program, SLICE_ENTRY, &self.constants, self.options)?;
+        self.takes_no_lent_memory(&kernel)?;
         let most = (layout.ports / 2).max(1);
         let packer = Packer::new(recipe.clone(), most);
         let mut slots = Vec::new();

@@ -82,11 +82,11 @@ const EXAMPLES: &[Example] = &[
     },
     Example {
         name: "mapped_search",
-        args: &["--size", "2", "--part", "1", "--pool", "2"],
+        args: &["--size", "2", "--pool", "1"],
     },
     Example {
         name: "mapped_search",
-        args: &["--size", "2", "--part", "1", "--pool", "2", "--copies"],
+        args: &["--size", "2", "--pool", "1", "--copies"],
     },
     Example {
         name: "heat2d",

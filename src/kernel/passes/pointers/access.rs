@@ -171,6 +171,9 @@ impl Builder<'_> {
     }
 
     fn gather(&mut self, array: Value, place: &Place, offset: u32, count: u32) -> Value {
+        if let Some(words) = self.system_load(place, offset, count) {
+            return words;
+        }
         if let Some(found) = self.system_words(place, offset, count, false) {
             return self.gather(array, &found, 0, count);
         }

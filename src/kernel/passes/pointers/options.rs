@@ -60,6 +60,8 @@ pub struct LivePlaces {
     pub places: ResourceBinding,
     /// An invocation orders its memory by a barrier.
     pub barriers: bool,
+    /// Frames may be given to other pages while the kernel runs.
+    pub evicts: bool,
     /// Memory that is read for delays, where the adapter rations turns of loops.
     pub backoff: Option<ResourceBinding>,
 }

@@ -14,7 +14,8 @@
 //!    missed by the others.
 //!
 //! Where frames are filled while the kernel runs, a miss is no fault: the invocation waits for the host
-//! (`shaders/system_live.wgsl`).
+//! (`shaders/system_live.wgsl`). Where the host gives frames to other pages meanwhile, words are loaded by a function that
+//! looks whether they were the page's (`shaders/system_evict.wgsl`).
 //!
 //! The functions are parsed once for each kernel and moved into its module, names and bindings made the runtime's own.
 
@@ -29,15 +30,20 @@ use super::super::{turns, unique_name};
 use super::builder::{Builder, Value};
 use super::heap::Heap;
 use super::options::site_code;
-use super::options::{HeapMemory, PointerError, PointerErrorKind, PointerOptions, WRITE_BIT};
+use super::options::{
+    HeapElement, HeapMemory, LivePlaces, PointerError, PointerErrorKind, PointerOptions, WRITE_BIT,
+};
 use super::place::{Base, Place, Root};
 use super::rewrite::Rewriter;
 use crate::device::fence;
 use crate::kernel::passes::code::Emitter;
+use crate::kernel::template::Template;
 
 const TEXT: &str = include_str!("../../../../shaders/system.wgsl");
 const THERE: &str = include_str!("../../../../shaders/system_there.wgsl");
 const LIVE: &str = include_str!("../../../../shaders/system_live.wgsl");
+const STAY: &str = include_str!("../../../../shaders/system_stay.wgsl");
+const EVICT: &str = include_str!("../../../../shaders/system_evict.wgsl");
 const FREE: &str = include_str!("../../../../shaders/system_free.wgsl");
 const RATIONED: &str = include_str!("../../../../shaders/system_rationed.wgsl");
 const FENCE: &str = "tombolo_system_fence";
@@ -53,6 +59,8 @@ const SHARED: [(&str, &str); 2] = [
 pub(super) struct System {
     /// From an address to a word of the pool.
     find: Handle<Function>,
+    /// From an address to the words there, where a frame may be given to another page before they are loaded.
+    load: Option<Handle<Function>>,
     /// From an address and an index to an address.
     step: Handle<Function>,
     /// Not zero once the invocation has met with a fault.
@@ -81,19 +89,7 @@ pub(super) fn add(
         span: Span::UNDEFINED,
         function: None,
     };
-    let parts = match live {
-        None => [TEXT, THERE, ""],
-        Some(live) => [
-            TEXT,
-            LIVE,
-            if live.backoff.is_some() {
-                RATIONED
-            } else {
-                FREE
-            },
-        ],
-    };
-    let text = naga::front::wgsl::parse_str(&parts.concat());
+    let text = naga::front::wgsl::parse_str(&text_of(live, heap.element));
     let mut text = text.map_err(|error| broken(error.to_string()))?;
     if live.is_some_and(|live| live.barriers) {
         fence::fill(&mut text, FENCE);
@@ -112,6 +108,10 @@ pub(super) fn add(
             ("tombolo_system_status", _) => status_global(module, status),
             ("tombolo_system_table", _) => mover.variable(module, variable, Some(table)),
             ("tombolo_system_faults", _) => mover.variable(module, variable, Some(faults)),
+            ("tombolo_system_pool", _) => match heap.variables.first() {
+                Some(pool) => *pool,
+                None => return Err(broken("the pool is missing".into())),
+            },
             ("tombolo_system_places", _) => {
                 mover.variable(module, variable, live.map(|live| live.places))
             }
@@ -145,7 +145,49 @@ pub(super) fn add(
         .zip(failed);
     let ((find, step), failed) =
         found.ok_or_else(|| broken("the functions of shaders/system.wgsl are missing".into()))?;
-    Ok(Some(System { find, step, failed }))
+    Ok(Some(System {
+        find,
+        load: function("tombolo_system_load"),
+        step,
+        failed,
+    }))
+}
+
+/// The text of the functions, for frames that are filled before the launch, or while the kernel runs.
+fn text_of(live: Option<LivePlaces>, element: HeapElement) -> String {
+    let Some(live) = live else {
+        return [TEXT, THERE].concat();
+    };
+    let turns = match live.backoff {
+        Some(_) => RATIONED,
+        None => FREE,
+    };
+    let frames = match live.evicts {
+        true => evicting(element, live.barriers),
+        false => STAY.to_owned(),
+    };
+    [TEXT, LIVE, turns, &frames].concat()
+}
+
+/// The functions of frames that may be taken away, for a pool of such elements.
+fn evicting(element: HeapElement, barriers: bool) -> String {
+    let pool = "tombolo_system_pool[at]";
+    let (element, word) = match element {
+        HeapElement::AtomicWord => ("atomic<u32>", format!("atomicLoad(&{pool})")),
+        HeapElement::AtomicSigned => ("atomic<i32>", format!("bitcast<u32>(atomicLoad(&{pool}))")),
+        // Lent memory is counted in words.
+        HeapElement::Word | HeapElement::Pair | HeapElement::Quad => ("u32", pool.to_owned()),
+    };
+    let again = match barriers {
+        true => "atomicLoad(&tombolo_system_places[index])",
+        // The place stays what it is.
+        false => "atomicOr(&tombolo_system_places[index], 0u)",
+    };
+    Template::new(EVICT)
+        .set("element", element)
+        .set("word", word)
+        .set("again", again)
+        .fill()
 }
 
 impl Builder<'_> {
@@ -198,6 +240,35 @@ impl Builder<'_> {
         })
     }
 
+    /// The `count` words, `offset` bytes behind `place`, loaded by the function that finds them, where no place may be kept
+    /// from the translation to the access.
+    pub fn system_load(&mut self, place: &Place, offset: u32, count: u32) -> Option<Value> {
+        let load = self.heap.system?.load?;
+        let Base::Address(low, high) = place.base else {
+            return None;
+        };
+        let offset = self.word(place.constant.wrapping_add(offset));
+        let (words, code) = (self.word(count), self.word(place.root.code));
+        let loaded = self.called(load, vec![low, high, offset, words, code]);
+        Some(self.part(loaded, 4, 0, count))
+    }
+
+    /// The word with the half that lies `offset` bytes behind the place, and the number of the half's lowest bit; as
+    /// [`Builder::system_load`].
+    pub fn system_load_half(&mut self, place: &Place, offset: u32) -> Option<(Value, Value)> {
+        let (_, Base::Address(low, high)) = (self.heap.system?.load?, place.base) else {
+            return None;
+        };
+        let at = place.constant.wrapping_add(offset);
+        let (low, high, shift) = self.system_half_address((low, high), at);
+        let word = Place {
+            base: Base::Address(low, high),
+            constant: 0,
+            ..*place
+        };
+        Some((self.system_load(&word, 0, 1)?, shift))
+    }
+
     fn found(
         &mut self,
         system: System,
@@ -222,12 +293,22 @@ impl Builder<'_> {
         let (Some(system), Base::Address(low, high)) = (self.heap.system, place.base) else {
             return (zero, zero);
         };
+        let (low, high, shift) = self.system_half_address((low, high), at);
+        let word = self.found(system, place, (low, high), zero, 1, writes);
+        (word, shift)
+    }
+
+    /// The address of the word with the half that lies `at` bytes behind an address, and the number of its lowest bit.
+    fn system_half_address(
+        &mut self,
+        (low, high): (Value, Value),
+        at: u32,
+    ) -> (Value, Value, Value) {
         let address = self.system_address((low, high), at);
         let (low, high) = (self.member(address, 0), self.member(address, 1));
         let odd = self.with(Op::And, low, 2);
         let low = self.binary(Op::Subtract, low, odd);
-        let word = self.found(system, place, (low, high), zero, 1, writes);
-        (word, self.with(Op::ShiftLeft, odd, 3))
+        (low, high, self.with(Op::ShiftLeft, odd, 3))
     }
 
     /// The address `index * stride` bytes further on.

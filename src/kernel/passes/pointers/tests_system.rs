@@ -35,7 +35,12 @@ fn everything_is_valid_there_too() {
 /// In the forms whose kernels wait for pages, too.
 #[test]
 fn kernels_that_wait_are_valid() {
-    for (barriers, backoff) in [(true, None), (false, Some(at(5)))] {
+    for (barriers, backoff, evicts) in [
+        (true, None, false),
+        (true, None, true),
+        (false, Some(at(5)), false),
+        (false, Some(at(5)), true),
+    ] {
         let mut options = system();
         let HeapMemory::System { live, .. } = &mut options.memory else {
             panic!("no lent memory");
@@ -43,6 +48,7 @@ fn kernels_that_wait_are_valid() {
         *live = Some(LivePlaces {
             places: at(4),
             barriers,
+            evicts,
             backoff,
         });
         let (text, _) = lowered(
@@ -55,6 +61,16 @@ fn kernels_that_wait_are_valid() {
         let rationed = occurrences(&text, "tombolo_system_group_turns: array") > 0;
         assert_eq!(rationed, backoff.is_some(), "{text}");
         assert!(text.contains("tombolo_system_places"), "{text}");
+        // Nothing is loaded at a place that may have gone by then.
+        let loads = occurrences(&text, "= tombolo_system_load(");
+        let finds = occurrences(&text, "= tombolo_system_find(");
+        let expected = if evicts { (2, 1) } else { (0, 2) };
+        assert_eq!((loads, finds), expected, "{text}");
+        // In all its forms, halves and atomic operations too.
+        lowered(&kernel(EVERYTHING, EVERY_BODY), &options);
+        let halves = "struct H { a: f16, b: vec3<f16>, c: array<f16, 5> }";
+        let body = "let h = usm_H(p); h.a += h.c[id.x]; h.b = h.b.zyx;";
+        lowered(&format!("enable f16;\n{}", kernel(halves, body)), &options);
     }
 }
 

@@ -156,10 +156,13 @@ impl Builder<'_> {
                     let word = b.load_words(place, offset, 1);
                     (word, b.word((at % 4) * 8))
                 }
-                Base::Halves(_) | Base::Address(..) => {
-                    let (element, shift) = b.half_position(place, offset, false);
-                    (b.load_word_at(place, element), shift)
-                }
+                Base::Halves(_) | Base::Address(..) => match b.system_load_half(place, offset) {
+                    Some(loaded) => loaded,
+                    None => {
+                        let (element, shift) = b.half_position(place, offset, false);
+                        (b.load_word_at(place, element), shift)
+                    }
+                },
             };
             let low = b.binary(Op::ShiftRight, word, shift);
             let both = b.unpack(low);

@@ -1,0 +1,161 @@
+//! Frames that are given to other pages while the kernel runs.
+//!
+//! *How it works.* Invocations translate an address, and access the frame a little later: a frame that is taken away in
+//! between would hold another page. So
+//!
+//! 1. The host takes the place of the page back, and only then looks whether the frame has been written; an invocation that
+//!    writes marks the frame as written, and only then looks at the place again. One of the two sees the other
+//!    (Dekker's mutual exclusion): the page stays, or the invocation asks for it again. A page that has been written stays until the launch
+//!    ends.
+//! 2. An invocation that reads looks at the place again once it has loaded, and believes the words only if the place still says the
+//!    same (a sequence lock). Each page that a frame gets has another *generation* in its place, so that a page that has
+//!    gone and come back to the same frame is told apart. A frame without further numbers keeps its page.
+//! 3. The page that has been there longest goes first; not as long as an invocation holds the lock by which it has asked
+//!    for the page: it gives the lock back when it has what it came for. So every miss is one step further for an
+//!    invocation, however few frames there are. A lock by which another page has been asked for since protects nothing.
+//!
+//! Both looks have to come behind what precedes them. On x86-64 the first one of 1. follows a locked operation on either
+//! side, and loads keep their order; drivers' compilers are kept from changing it by barriers or by an atomic
+//! operation (`shaders/system_evict.wgsl`). Processors of GPUs promise less, and their caches may hold what the frame held
+//! before: there no frame is taken away (`Capabilities::evicts_pages`). `src/memory/system/live/evict/model.rs` walks through all
+//! orders of steps.
+
+#[cfg(test)]
+mod model;
+
+use std::collections::VecDeque;
+use std::sync::atomic::{Ordering, fence};
+
+use super::{Brought, FIRST_PLACE, FLAGS_START, LivePages, Pager};
+use crate::device::words::Words as _;
+use crate::memory::system::frames::Lacking;
+use crate::memory::system::table::WRITTEN;
+
+/// Which page goes next.
+#[derive(Debug, Default)]
+pub(super) struct Eviction {
+    /// Pages in frames, the oldest first, but those that stay.
+    order: VecDeque<u64>,
+    /// How many pages each frame has had.
+    generations: Vec<u32>,
+}
+
+impl Eviction {
+    /// Notes that a frame has this page; the generation.
+    pub(super) fn brought(&mut self, page: u64, frame: u32) -> u32 {
+        self.order.push_back(page);
+        let frame = frame as usize;
+        if self.generations.len() <= frame {
+            self.generations.resize(frame + 1, 0);
+        }
+        self.generations[frame] += 1;
+        self.generations[frame]
+    }
+}
+
+/// What a page's frame can be used for.
+enum Frame {
+    /// It is free: no invocation finds the page any more.
+    Free,
+    /// An invocation is about to use it.
+    Busy,
+    /// It keeps its page.
+    Kept,
+}
+
+impl LivePages {
+    /// The lock by which invocations post a page, as `shaders/system_live.wgsl` finds it.
+    fn lock_of(&self, page: u64) -> u32 {
+        let (low, high) = (page as u32, (page >> 32) as u32);
+        let hash = (low ^ high.wrapping_mul(0x85eb_ca6b)).wrapping_mul(0x9e37_79b9);
+        FLAGS_START + self.frames + (hash >> 20)
+    }
+}
+
+impl Pager<'_> {
+    /// Puts a page in the frame of another one; `is_posted` where an invocation waits for it.
+    pub(super) fn replace(&mut self, page: u64, is_posted: bool) -> Result<Brought, Lacking> {
+        // An invocation has one lock, and posts one page with it.
+        let waiting = self.waiting.iter().copied();
+        let waiting = waiting.chain(is_posted.then_some(page));
+        let taken: Vec<u32> = waiting.map(|page| self.memory.lock_of(page)).collect();
+        let pages = self.eviction.as_ref().map_or(0, |all| all.order.len());
+        for _ in 0..pages {
+            let Some(oldest) = self.eviction.as_mut().and_then(|all| all.order.pop_front()) else {
+                break;
+            };
+            match self.take_back(oldest, &taken) {
+                (Frame::Free, place) => {
+                    let done = self.frames.replace(self.lends, oldest, page);
+                    if done.is_err() {
+                        // The page is in its frame as before.
+                        self.put_back(oldest, place);
+                    }
+                    done?;
+                    self.dropped += 1;
+                    return Ok(Brought::Now);
+                }
+                (Frame::Busy, _) => self.put_back(oldest, None),
+                (Frame::Kept, _) => {}
+            }
+        }
+        match self
+            .eviction
+            .as_ref()
+            .is_none_or(|all| all.order.is_empty())
+        {
+            true => Err(Lacking::Frames),
+            false => Ok(Brought::Later),
+        }
+    }
+
+    /// Has a page take its turn again, and its place say what it said, where that has been taken back.
+    fn put_back(&mut self, page: u64, place: Option<(u32, u32)>) {
+        if let Some((at, word)) = place
+            && let Some(place) = self.memory.place(at)
+        {
+            place.store(word, Ordering::SeqCst);
+        }
+        if let Some(eviction) = &mut self.eviction {
+            eviction.order.push_back(page);
+        }
+    }
+
+    /// Takes back the place of a page, so that no invocation finds it, unless the page stays; which place, and what it said.
+    /// Other pages have been asked for by the locks `taken`.
+    fn take_back(&mut self, page: u64, taken: &[u32]) -> (Frame, Option<(u32, u32)>) {
+        let memory = self.memory;
+        let found = (self.places.of_page(page)).zip(self.frames.frame(page));
+        let Some((at, frame)) = found else {
+            return (Frame::Kept, None);
+        };
+        let (Some(place), Some(flags)) = (
+            memory.place(at).filter(|_| at >= FIRST_PLACE),
+            memory.posts.words().get((FLAGS_START + frame) as usize),
+        ) else {
+            return (Frame::Kept, None);
+        };
+        let generation = self
+            .eviction
+            .as_ref()
+            .and_then(|all| all.generations.get(frame as usize));
+        let is_numbered =
+            generation.is_some_and(|last| memory.place_of(frame, last.saturating_add(1)).is_some());
+        if !is_numbered || flags.load(Ordering::Relaxed) & WRITTEN != 0 {
+            return (Frame::Kept, None);
+        }
+        let lock = memory.lock_of(page);
+        let is_held = (memory.posts.words().get(lock as usize))
+            .is_some_and(|lock| lock.load(Ordering::Acquire) != 0);
+        if is_held && !taken.contains(&lock) {
+            return (Frame::Busy, None);
+        }
+        let word = place.swap(0, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if flags.load(Ordering::SeqCst) & WRITTEN != 0 {
+            place.store(word, Ordering::SeqCst);
+            return (Frame::Kept, None);
+        }
+        (Frame::Free, Some((at, word)))
+    }
+}

@@ -1,0 +1,199 @@
+//! Launches that touch more pages of lent memory than the pool has frames, in both tiers.
+
+use tombolo::DeviceBuffer;
+use tombolo::system::{SystemError, SystemMemory, SystemTier};
+
+use crate::cases;
+use crate::harness::Fixture;
+use crate::system::kernel;
+use crate::system_live::{EACH, TIERS, is_of, numbers};
+
+cases![
+    frames_are_given_to_other_pages_while_the_kernel_runs,
+    more_pages_than_frames_come_in_turn,
+    more_written_pages_than_frames_run_in_parts,
+    a_pool_without_frames_is_an_error,
+];
+
+/// Every invocation reads pages in an order of its own, again and again, and counts what it has read in a page that stays.
+fn frames_are_given_to_other_pages_while_the_kernel_runs(f: &Fixture) {
+    let source = "
+        alias Words = array<u32>;
+        alias Wide = array<vec3<u32>>;
+        alias Counts = array<atomic<u32>>;
+        @group(0) @binding(0) var<uniform> words: usm_ptr;
+        @group(0) @binding(1) var<uniform> counts: usm_ptr;
+        @group(0) @binding(2) var<storage, read_write> o: array<u32>;
+        @compute @workgroup_size(8) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+            let w = usm_Words(words);
+            let wide = usm_Wide(words);
+            var sum = 0u;
+            for (var i = 0u; i < 12u; i++) {
+                let at = ((id.x * 12u + i) * 2654435761u) % 76800u;
+                sum = sum * 31u + w[at] + wide[at / 4u].z;
+                atomicAdd(&usm_Counts(counts)[at % 32u], w[at]);
+            }
+            o[id.x] = sum;
+        }";
+    let kernel = kernel(&f.device, source);
+    // A vector of three words takes the room of four, and begins at a multiple of that.
+    let values = numbers(76_804 + 4);
+    let first = (4 - values.as_ptr() as usize / 4 % 4) % 4;
+    let values = &values[first..first + 76_804];
+    let mut expected = vec![0u32; 32];
+    let mut totals = [0u32; 32];
+    for (id, sum) in (0u32..).zip(&mut expected) {
+        for i in 0..12u32 {
+            let at = ((id * 12 + i).wrapping_mul(2_654_435_761) % 76_800) as usize;
+            let added = values[at].wrapping_add(values[at / 4 * 4 + 2]);
+            *sum = sum.wrapping_mul(31).wrapping_add(added);
+            totals[at % 32] = totals[at % 32].wrapping_add(values[at]);
+        }
+    }
+    let is_rationed = f.device.capabilities().needs_loop_guard();
+    let o: DeviceBuffer<u32> = f.device.buffer(&[0xdead; 32]).unwrap();
+    let mut counts = vec![0u32; 32];
+    let mut memory = SystemMemory::new();
+    let pointer = memory.lend(values);
+    let counter = memory.lend_mut(&mut counts);
+    memory.set_tier(Some(SystemTier::Live));
+    memory.set_pool_bytes(6 * 4096);
+    let ended = (kernel.launch().value("words", &pointer))
+        .value("counts", &counter)
+        .buffer("o", &o)
+        .invocations(32u32)
+        .run_system(&mut memory);
+    let run = match ended {
+        Ok(run) => run,
+        // A busy machine may use up a ration, and a work-group alone touches more.
+        Err(SystemError::PoolFull { .. }) if is_rationed => return,
+        Err(error) => panic!("{error}"),
+    };
+    drop(memory);
+    assert_eq!(o.read().unwrap(), expected, "{run:?}");
+    assert_eq!(counts, totals, "{run:?}");
+    if !is_rationed {
+        assert_eq!((run.launches, run.parts), (1, 1), "{run:?}");
+        assert!(run.pages_dropped > 0 && run.pages > 75, "{run:?}");
+    }
+}
+
+fn more_pages_than_frames_come_in_turn(f: &Fixture) {
+    let kernel = kernel(&f.device, EACH);
+    let values = numbers(300 * 1024);
+    let expected: Vec<u32> = (0..256).map(|i| values[i * 1024]).collect();
+    for tier in TIERS {
+        let o: DeviceBuffer<u32> = f.device.buffer(&[0xdead; 256]).unwrap();
+        let mut memory = SystemMemory::new();
+        let pointer = memory.lend(&values);
+        memory.set_tier(Some(tier));
+        // Enough for a work-group, and not for two.
+        memory.set_pool_bytes(101 * 4096);
+        let launch = kernel.launch().value("words", &pointer).buffer("o", &o);
+        let run = launch.workgroups(4).run_system(&mut memory).unwrap();
+        assert_eq!(o.read().unwrap(), expected, "{run:?}");
+        assert!(is_of(&kernel, &run, tier), "{run:?}");
+        assert!(run.pages_dropped > 0, "{run:?}");
+        assert_eq!(
+            run.parts == 1,
+            run.tier == Some(SystemTier::Live),
+            "{run:?}"
+        );
+    }
+}
+
+/// A word of each of 256 pages is written, and more is added to a buffer and a page that all share.
+const EACH_WRITTEN: &str = "
+    alias Words = array<u32>;
+    alias Count = atomic<u32>;
+    @group(0) @binding(0) var<uniform> words: usm_ptr;
+    @group(0) @binding(1) var<uniform> count: usm_ptr;
+    @group(0) @binding(2) var<storage, read_write> o: array<atomic<u32>>;
+    @compute @workgroup_size(64) fn main(
+        @builtin(global_invocation_id) id: vec3<u32>, @builtin(workgroup_id) group: vec3<u32>,
+    ) {
+        let w = usm_Words(words);
+        w[id.x * 1024u + 7u] += id.x;
+        // The page of an invocation of the work-group before, which has ended by then or runs beside.
+        if group.x > 0u { w[(id.x - 64u) * 1024u + 9u] = id.x; }
+        atomicAdd(usm_Count(count), id.x);
+        atomicAdd(&o[id.x % 4u], 1u);
+    }";
+
+/// No page that has been written makes room while the kernel runs: the launch is repeated in parts, and has one effect.
+fn more_written_pages_than_frames_run_in_parts(f: &Fixture) {
+    let made = kernel(&f.device, EACH_WRITTEN);
+    let mut expected = numbers(300 * 1024);
+    for id in 0..256u32 {
+        let word = &mut expected[id as usize * 1024 + 7];
+        *word = word.wrapping_add(id);
+        if id >= 64 {
+            expected[(id as usize - 64) * 1024 + 9] = id;
+        }
+    }
+    for tier in TIERS {
+        let o: DeviceBuffer<u32> = f.device.buffer(&[10; 4]).unwrap();
+        let (mut values, mut count) = (numbers(300 * 1024), 3u32);
+        let mut memory = SystemMemory::new();
+        let pointer = memory.lend_mut(&mut values);
+        let counter = memory.lend_value_mut(&mut count);
+        memory.set_tier(Some(tier));
+        memory.set_pool_bytes(150 * 4096);
+        let mut launch = (made.launch().value("words", &pointer))
+            .value("count", &counter)
+            .buffer("o", &o)
+            .workgroups(4);
+        let run = launch.run_system(&mut memory).unwrap();
+        assert_eq!(run.tier, Some(SystemTier::Sliced), "{run:?}");
+        assert!(run.parts >= 3 && run.pages_dropped > 0, "{run:?}");
+        drop(memory);
+        assert_eq!(o.read().unwrap(), [74; 4], "{run:?}");
+        assert_eq!(count, 3 + 255 * 128);
+        assert!(values == expected, "{run:?}");
+    }
+    // What cannot be repeated says so.
+    let keeps = EACH_WRITTEN.replace("let w =", "reached_written = 1u; let w =");
+    let keeps = format!("var<storage, read_write> reached_written: u32; {keeps}");
+    let (mut values, mut count) = (numbers(300 * 1024), 0u32);
+    let o: DeviceBuffer<u32> = f.device.buffer(&[10; 4]).unwrap();
+    let mut memory = SystemMemory::new();
+    let pointer = memory.lend_mut(&mut values);
+    let counter = memory.lend_value_mut(&mut count);
+    memory.set_tier(Some(SystemTier::Live));
+    memory.set_pool_bytes(150 * 4096);
+    let launch = (kernel(&f.device, &keeps).launch()).value("words", &pointer);
+    let refused = (launch.value("count", &counter).buffer("o", &o))
+        .workgroups(4)
+        .run_system(&mut memory);
+    let is_full = matches!(refused, Err(SystemError::PoolFull { pages: 149, .. }));
+    let is_late = matches!(refused, Err(SystemError::Unanswered { .. }));
+    assert!(
+        is_full || is_late && f.device.capabilities().needs_loop_guard(),
+        "{refused:?}"
+    );
+}
+
+fn a_pool_without_frames_is_an_error(f: &Fixture) {
+    let kernel = kernel(&f.device, EACH);
+    let values = numbers(300 * 1024);
+    let o: DeviceBuffer<u32> = f.device.buffer(&[0; 256]).unwrap();
+    for (tier, frames) in [
+        (SystemTier::Live, 0u64),
+        (SystemTier::Sliced, 0),
+        (SystemTier::Sliced, 60),
+    ] {
+        let mut memory = SystemMemory::new();
+        let pointer = memory.lend(&values);
+        memory.set_tier(Some(tier));
+        memory.set_pool_bytes((frames + 1) * 4096);
+        let launch = kernel.launch().value("words", &pointer).buffer("o", &o);
+        match launch.workgroups(4).run_system(&mut memory).unwrap_err() {
+            SystemError::PoolFull { pages, needed, .. } => {
+                assert_eq!(pages, frames);
+                // No more than a work-group touches.
+                assert!(needed > frames && needed <= 64, "{needed}");
+            }
+            other => panic!("{other}"),
+        }
+    }
+}
