@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::blocks::{self, Room};
+use super::places::let_go;
 use crate::device::outcome::Outcome;
 use crate::device::queue::Batch;
 use crate::device::wait::lock;
@@ -60,6 +61,7 @@ impl Drop for DeviceHold {
     fn drop(&mut self) {
         let memory = self.0.memory_extension.get::<MemoryExtension>();
         memory.buffer_holds.fetch_sub(1, Ordering::AcqRel);
+        let_go(Arc::clone(&self.0), 1);
     }
 }
 

@@ -91,19 +91,24 @@ impl Root {
         if copy.is_common() && state.common_places().len() > 1 {
             state.take_copy(place);
         } else {
+            let is_own = !copy.is_common();
             self.evict(state, place)?;
+            if is_own {
+                // The memory is gone, and nobody has to wait for commands there.
+                state.forget_uses_of(&device);
+            }
         }
         let vacated = state.residency.vacate(place);
         vacated.map_err(|error| state.refusal(error))?;
-        let_go(device);
+        let_go(device, 0);
         Ok(())
     }
 }
 
-/// Drops a hold on a device, on another thread if it is the last: the end of a device delivers prints to sinks of the
-/// program, and those may ask for the buffer that is locked here.
-pub(super) fn let_go(device: Arc<DeviceShared>) {
-    if Arc::strong_count(&device) == 1 {
+/// Drops a hold of a buffer on a device, on another thread if it is the last but for `other_holds`, which go at once: the end
+/// of a device delivers prints to sinks of the program, and those may ask for the buffer that is locked here.
+pub(super) fn let_go(device: Arc<DeviceShared>, other_holds: usize) {
+    if Arc::strong_count(&device) <= 1 + other_holds {
         release_elsewhere(device);
     }
 }

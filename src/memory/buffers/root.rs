@@ -423,6 +423,15 @@ impl State {
         uses.retain(|token, _| live.contains(token));
     }
 
+    /// Removes the commands of a device, ended or not.
+    pub(super) fn forget_uses_of(&mut self, device: &Arc<DeviceShared>) {
+        let State {
+            residency, uses, ..
+        } = self;
+        uses.retain(|_, used| !Arc::ptr_eq(used.device.get(), device));
+        residency.forget_finished(|token| !uses.contains_key(&token));
+    }
+
     /// The commands of other devices that must come before a command of `device` in memory of both.
     pub(super) fn before(
         &self,
