@@ -88,18 +88,18 @@ impl Root {
             return Ok(());
         };
         let device = Arc::clone(&copy.shared.device);
-        if copy.is_common() && state.common_places().len() > 1 {
+        let is_common = copy.is_common();
+        if is_common && state.common_places().len() > 1 {
+            let vacated = state.residency.vacate(place);
+            vacated.map_err(|error| state.refusal(error))?;
             state.take_copy(place);
         } else {
-            let is_own = !copy.is_common();
             self.evict(state, place)?;
-            if is_own {
-                // The memory is gone, and nobody has to wait for commands there.
-                state.forget_uses_of(&device);
-            }
         }
-        let vacated = state.residency.vacate(place);
-        vacated.map_err(|error| state.refusal(error))?;
+        if !is_common {
+            // The memory is gone, and nobody has to wait for commands there.
+            state.forget_uses_of(&device);
+        }
         let_go(device, 0);
         Ok(())
     }
