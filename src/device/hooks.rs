@@ -13,6 +13,8 @@ pub(crate) enum Point {
     EndAwaited,
     /// A thread begins to wait for bytes on their way between devices, with the copy out submitted.
     HopBegun,
+    /// A thread is about to give a batch to the driver, which may keep the thread.
+    Submitting,
     /// This device is about to be sent a part of the heap.
     HeapSent(u64),
 }

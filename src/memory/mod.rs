@@ -43,6 +43,8 @@ pub(crate) struct MemoryExtension {
     heap_choice: heap::Choice,
     /// Memory of context buffers on the device.
     buffers: std::sync::Mutex<buffers::BufferMemory>,
+    /// Commands of context buffers that keep the device open.
+    buffer_holds: std::sync::atomic::AtomicU64,
     /// The memory shared by small buffers.
     blocks: std::sync::Mutex<buffers::Blocks<wgpu::Buffer>>,
     /// Pinned memory that the device has imported.

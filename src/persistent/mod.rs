@@ -59,6 +59,7 @@ mod signature;
 mod sliced;
 mod stage;
 mod statistics;
+mod suspicion;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -23,8 +23,9 @@ pub struct LeasePolicy {
     /// [`Duration::MAX`]: the server never leaves but to make room; [`Duration::ZERO`]: as soon as the absence of calls
     /// is seen.
     pub idle: Duration,
-    /// A lease still there so long after the request to end, and serving no calls, is reported as stuck. The first lease
-    /// has half a minute to begin: drivers compile a kernel at its first launch.
+    /// A lease still there so long after the request to end, and serving no calls, is reported as stuck, as soon as the
+    /// machine has had time for this process since: on a busy machine later. The first lease has half a minute to begin:
+    /// drivers compile a kernel at its first launch.
     pub stuck: Duration,
 }
 

@@ -11,6 +11,7 @@ use super::lease_clock::{self, Watched};
 use super::port_client::ARRIVAL;
 use super::settle::{self, Calls as _};
 use super::statistics::Cause;
+use super::suspicion::{BEGINS_WITHIN, Suspicion};
 use crate::clock::Instant;
 use crate::device::resident::{self, Resident};
 use crate::device::wait::lock;
@@ -31,9 +32,6 @@ const MISSES: u32 = if cfg!(test) { 40 } else { 1000 };
 const LOOK: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(5));
 /// How much later than the relay another thread asks a lease to leave whose time is over.
 const LATE: Duration = Duration::from_millis(20);
-/// A first lease that has taken no call by then, and does not end, is stuck. Drivers that compile a kernel at its first launch take
-/// several seconds for one with many calls of the host, and longer on a busy machine.
-const BEGINS_WITHIN: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
 
 /// State of the relay thread alone.
 pub(super) struct Relay {
@@ -368,6 +366,7 @@ impl Relay {
         let mut more = 2 * core.frame.all_ports() * (1 + core.urgent);
         let slice = policy.idle.min(policy.time).clamp(LOOK.0, LOOK.1);
         let waiting = (!self.has_run).then(|| WaitingCalls::of(core));
+        let (mut unbegun, mut unended) = (Suspicion::default(), Suspicion::default());
         loop {
             match event.wait_timeout(slice) {
                 Ok(()) => {
@@ -405,7 +404,7 @@ impl Relay {
                     .as_ref()
                     .is_none_or(|calls| !calls.are_untaken(core))
             };
-            if now - begun < BEGINS_WITHIN && !is_compiled() {
+            if !is_compiled() && !unbegun.confirms(now - begun, BEGINS_WITHIN) {
                 asked = Some(now);
                 continue;
             }
@@ -414,7 +413,7 @@ impl Relay {
             if heard != beats && more > 0 {
                 more -= 1;
                 (beats, asked) = (heard, Some(now));
-            } else if now - since >= policy.stuck {
+            } else if unended.confirms(now - since, policy.stuck) {
                 return End::Stuck(now - since);
             }
         }

@@ -12,6 +12,7 @@ use super::core::{Core, Stage};
 use super::error::ServerFailure;
 use super::packed::{Pack, Packed};
 use super::statistics::Cause;
+use super::suspicion::{BEGINS_WITHIN, Suspicion};
 use crate::clock::Instant;
 use crate::device::wait::lock;
 use crate::device::{CallStatus, Device, Event, ExecutionError, WaitError};
@@ -83,6 +84,14 @@ impl Calls {
             Self::Bulk(bulk) => bulk.count,
         }
     }
+
+    /// The kernel that serves them: that of one function, by its number, or that of all.
+    fn kernel(&self) -> Option<u32> {
+        match self {
+            Self::Ports(_) => None,
+            Self::Bulk(bulk) => Some(bulk.packed.opcode),
+        }
+    }
 }
 
 /// A slice on its way.
@@ -92,7 +101,8 @@ struct Flight {
     calls: Calls,
     event: Event,
     answers: ReadBack<u32>,
-    sent: Instant,
+    /// When it was sent, or became the oldest: only then it may run.
+    since: Instant,
 }
 
 /// State that belongs to the current driver of slices.
@@ -110,6 +120,10 @@ pub(super) struct Slices {
     was_bulk: bool,
     /// A slice that was sent, and whose answers cannot be asked for.
     lost: Option<Event>,
+    /// What speaks against the oldest slice.
+    suspicion: Suspicion,
+    /// The kernels that have served a slice to its end: drivers compile a kernel at its first launch.
+    compiled: Vec<Option<u32>>,
 }
 
 impl Slices {
@@ -123,6 +137,8 @@ impl Slices {
             unanswered: Vec::new(),
             was_bulk: false,
             lost: None,
+            suspicion: Suspicion::default(),
+            compiled: Vec::new(),
         }
     }
 
@@ -217,8 +233,12 @@ impl Slices {
             Ok(()) => Ok(()),
             Err(WaitError::Failed(error)) => Err(error),
             Err(WaitError::Deadline) => {
-                let waited = oldest.sent.elapsed();
-                if waited < core.policy.time.saturating_add(core.policy.stuck) {
+                let waited = oldest.since.elapsed();
+                let mut limit = core.policy.time.saturating_add(core.policy.stuck);
+                if !self.compiled.contains(&oldest.calls.kernel()) {
+                    limit = limit.max(BEGINS_WITHIN);
+                }
+                if !self.suspicion.confirms(waited, limit) {
                     return Ok(true);
                 }
                 core.counters.ended(Cause::Stuck);
@@ -230,11 +250,24 @@ impl Slices {
             }
         };
         if let Some(flight) = self.flights.pop_front() {
+            self.note_end(&flight);
             let (slot, told) = self.land(core, flight, end);
             self.free.push(slot);
             told?;
         }
         Ok(true)
+    }
+
+    /// A slice has ended, and the next one may begin.
+    fn note_end(&mut self, ended: &Flight) {
+        let kernel = ended.calls.kernel();
+        if !self.compiled.contains(&kernel) {
+            self.compiled.push(kernel);
+        }
+        self.suspicion = Suspicion::default();
+        if let Some(next) = self.flights.front_mut() {
+            next.since = Instant::now();
+        }
     }
 
     /// The calls of the next slice, by turns out of the ports and as callers have written them.
@@ -325,7 +358,7 @@ impl Slices {
                     calls,
                     event,
                     answers,
-                    sent: Instant::now(),
+                    since: Instant::now(),
                 });
                 Ok(true)
             }

@@ -1,10 +1,12 @@
 //! States beyond the reach of programs: leases killed at every phase of a call.
 
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use crate::context::Context;
-use crate::device::{Device, DeviceOptions, hooks};
+use crate::device::hooks::{self, Point};
+use crate::device::{Device, DeviceOptions};
 use crate::kernel::{Constants, Program};
 use crate::persistent::frame::Frame;
 use crate::persistent::{CallError, DeviceFunction, PersistentKernel, ServerFailure};
@@ -119,6 +121,48 @@ fn others_go_on_while_leases_are_killed() {
         assert_eq!(other.statistics().killed, 0);
         assert_eq!(next.call_timeout(&(1,), MINUTE).unwrap(), 2);
     }
+}
+
+/// Removes the hook, also where a test fails.
+struct Unhook;
+
+impl Drop for Unhook {
+    fn drop(&mut self) {
+        hooks::set(None);
+    }
+}
+
+/// A driver may keep the relay in a submission until the lease has ended that runs already.
+#[test]
+fn a_lease_is_asked_to_leave_while_its_submission_lasts() {
+    on_every_adapter(
+        |_| {},
+        64,
+        |_, server, next| {
+            let core = Arc::clone(&server.core);
+            // Nobody asks but the clock: there is no other work, and no lease before the call.
+            let known = core.interrupts();
+            let (told, was_asked) = mpsc::channel();
+            let told = Mutex::new(Some(told));
+            hooks::set(Some(Arc::new(move |point| {
+                let is_relay = std::thread::current().name() == Some("tombolo relay");
+                if point != Point::Submitting || !is_relay {
+                    return;
+                }
+                let Some(told) = told.lock().unwrap().take() else {
+                    return;
+                };
+                let begun = Instant::now();
+                while core.interrupts() == known && begun.elapsed() < MINUTE / 2 {
+                    std::thread::yield_now();
+                }
+                let _ = told.send(core.interrupts() != known);
+            })));
+            let _unhook = Unhook;
+            assert_eq!(next.call_timeout(&(4,), MINUTE).unwrap(), 5);
+            assert_eq!(was_asked.recv_timeout(MINUTE), Ok(true));
+        },
+    );
 }
 
 #[test]

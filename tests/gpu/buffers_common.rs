@@ -17,6 +17,7 @@ cases![
     anything_in_any_order_is_right_in_common_memory,
     failures_are_those_of_the_buffer,
     a_device_that_is_lost_leaves_what_is_in_common,
+    a_device_that_nobody_holds_leaves_what_is_in_common,
     many_launches_keep_their_order,
     memory_in_common_is_used_again,
     a_third_device_moves_in,
@@ -297,6 +298,27 @@ fn a_device_that_is_lost_leaves_what_is_in_common(f: &Fixture) {
             LaunchError::Buffer { .. } | LaunchError::Execution(_) => {}
             error => panic!("{error}"),
         }
+        assert_eq!(buffer.read().unwrap(), model);
+    }
+}
+
+fn a_device_that_nobody_holds_leaves_what_is_in_common(f: &Fixture) {
+    for (_, one) in pairs(f) {
+        let gone = Kernels::new(&f.open(|_| {}));
+        let (buffer, mut model) = in_common(f, &gone, &one, 1000);
+        // Nobody waits for this one.
+        gone.add(&buffer, 1).unwrap();
+        added(&mut model, 1);
+        let is_common = share(&gone, &one);
+        drop(gone);
+        let before = buffer.statistics().moves.moved;
+        let next = Kernels::new(&f.open(|_| {}));
+        for (turn, kernels) in (2..).zip([&next, &one, &next]) {
+            kernels.add(&buffer, turn).unwrap();
+            added(&mut model, turn);
+        }
+        let moved = buffer.statistics().moves.moved;
+        assert_eq!(moved == before, is_common, "the next device moves in");
         assert_eq!(buffer.read().unwrap(), model);
     }
 }

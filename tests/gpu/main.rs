@@ -21,6 +21,7 @@ mod buffers_host;
 mod buffers_limits;
 mod buffers_moving;
 mod buffers_parts;
+mod buffers_places;
 mod byte_copies;
 mod callbacks;
 mod device_memory;
@@ -163,6 +164,7 @@ fn main() -> std::process::ExitCode {
         buffers_limits::CASES,
         buffers_moving::CASES,
         buffers_parts::CASES,
+        buffers_places::CASES,
         byte_copies::CASES,
         callbacks::CASES,
         ranges::launches::CASES,

@@ -177,6 +177,8 @@ impl Submissions {
         commands: wgpu::CommandBuffer,
     ) -> Result<(), ExecutionError> {
         let staged = (self.signal.as_ref()).filter(|signal| signal.stage(queue, number));
+        #[cfg(test)]
+        crate::device::hooks::reach(crate::device::hooks::Point::Submitting);
         let (called, error) = capture(&self.raw, || contained(|| queue.submit([commands])));
         let evidence = match staged {
             Some(signal) if signal.take_back(queue) => Evidence::Kept,

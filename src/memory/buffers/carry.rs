@@ -369,7 +369,8 @@ impl Root {
         let exchange = &self.context().exchange;
         let Some(taken) = exchange.take(bytes, &owner, device) else {
             // Without a slot, bytes go through the host from now on.
-            self.context().close_route(from, place);
+            self.context().close_route(&owner, device);
+            (state.routes).set_both(from, place, Route::ThroughHost, 0);
             return self.load_through(state, device, from, range, loads);
         };
         let (Some(seen), Some(memory)) = (taken.seen_by(&owner), taken.seen_by(device)) else {

@@ -264,7 +264,7 @@ impl Root {
             }
             // All bytes of `there` are at `place`, too.
             let dropped = state.residency.evicted(there, 0..self.bytes);
-            dropped.map_err(|error| self.refusal(error))?;
+            dropped.map_err(|error| state.refusal(error))?;
             state.take_copy(there);
             state.join_common(&memory, &other, place, there);
         }

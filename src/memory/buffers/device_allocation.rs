@@ -2,8 +2,10 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::blocks::{self, Room};
+use super::places::let_go;
 use crate::device::outcome::Outcome;
 use crate::device::queue::Batch;
 use crate::device::wait::lock;
@@ -37,6 +39,41 @@ pub(super) struct DeviceAllocation {
     /// The last batch with a use of the memory.
     pub(super) last: Option<Arc<Batch>>,
     pub(super) used_at: u64,
+}
+
+/// A hold of a buffer on a device, for a command that is not known to have ended.
+pub(super) struct DeviceHold(Arc<DeviceShared>);
+
+impl DeviceHold {
+    pub(super) fn new(device: &Arc<DeviceShared>) -> Self {
+        let hold = Self(Arc::clone(device));
+        let memory = device.memory_extension.get::<MemoryExtension>();
+        memory.buffer_holds.fetch_add(1, Ordering::AcqRel);
+        hold
+    }
+
+    pub(super) fn get(&self) -> &Arc<DeviceShared> {
+        &self.0
+    }
+}
+
+impl Drop for DeviceHold {
+    fn drop(&mut self) {
+        let memory = self.0.memory_extension.get::<MemoryExtension>();
+        memory.buffer_holds.fetch_sub(1, Ordering::AcqRel);
+        let_go(Arc::clone(&self.0), 1);
+    }
+}
+
+impl DeviceShared {
+    /// Whether nobody but buffers of the context holds the device, which nobody can use any more then. Beside other
+    /// threads that take or drop holds the answer may be wrong: no more may hang on it than memory given up early, or late.
+    pub(super) fn is_only_in_buffers(self: &Arc<Self>) -> bool {
+        let memory = self.memory_extension.get::<MemoryExtension>();
+        let allocations = lock(&memory.buffers).buffers;
+        let holds = memory.buffer_holds.load(Ordering::Acquire);
+        Arc::strong_count(self) as u64 <= allocations + holds
+    }
 }
 
 /// Bytes reserved below a device's cap for memory about to be made.

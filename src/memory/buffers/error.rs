@@ -105,16 +105,6 @@ pub enum BufferError {
         /// They are mapped for writing.
         writing: bool,
     },
-    /// Buffers of the context have memory on as many devices as can be told apart. A device that was dropped counts as long as
-    /// a buffer has bytes there.
-    #[error(
-        "buffers of a context have memory on at most {limit} devices at once: drop some devices, and buffers whose bytes are on \
-         devices that were dropped"
-    )]
-    TooManyDevices {
-        /// How many there may be.
-        limit: u32,
-    },
     /// The memory of a device was refused.
     #[error(transparent)]
     Memory(#[from] MemoryError),
@@ -139,7 +129,6 @@ debug_by_text!(BufferError {
     Lost,
     Overlap,
     Mapped,
-    TooManyDevices,
     Memory,
     Heap,
     Execution,

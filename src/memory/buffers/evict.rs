@@ -20,13 +20,9 @@ use crate::memory::migrate::Place;
 use super::statistics::BufferMemory;
 
 impl Root {
-    /// Evicts the least recently used buffer with memory at `place`; false if there is none. Locked buffers, as are
+    /// Evicts the least recently used buffer with memory on the device; false if there is none. Locked buffers, as are
     /// those of the same launch, are left alone.
-    pub(super) fn make_room(
-        &self,
-        device: &Arc<DeviceShared>,
-        place: Place,
-    ) -> Result<bool, BufferError> {
+    pub(super) fn make_room(&self, device: &Arc<DeviceShared>) -> Result<bool, BufferError> {
         if trim_blocks(device) > 0 {
             return Ok(true);
         }
@@ -35,17 +31,15 @@ impl Root {
             if root.id == self.id {
                 continue;
             }
-            let used_at = root.try_lock().and_then(|state| {
-                // Common memory takes host memory, not the device's.
-                let copy = state.copy(place).filter(|copy| !copy.is_common())?;
-                Some(copy.used_at)
-            });
+            let used_at = root
+                .try_lock()
+                .and_then(|state| Some(state.own_memory(device)?.1.used_at));
             victims.extend(used_at.map(|used_at| (used_at, root)));
         }
         victims.sort_by_key(|(used_at, _)| *used_at);
         for (_, victim) in victims {
             if let Some(mut state) = victim.try_lock()
-                && state.copy(place).is_some_and(|copy| !copy.is_common())
+                && let Some((place, _)) = state.own_memory(device)
             {
                 victim.evict(&mut state, place)?;
                 return Ok(true);
@@ -59,13 +53,13 @@ impl Root {
         if state.copy(place).is_none() {
             return Ok(());
         }
-        let eviction = state.residency.evictable(place, &self.context().routes());
+        let eviction = state.residency.evictable(place, &state.routes);
         self.bring_down(state, &eviction.plan)?;
         self.commit(state, &eviction.plan)?;
         state
             .residency
             .evicted(place, 0..self.bytes)
-            .map_err(|error| self.refusal(error))?;
+            .map_err(|error| state.refusal(error))?;
         let is_common = state.copy(place).is_some_and(DeviceAllocation::is_common);
         if is_common {
             // All members have the same bytes.
@@ -119,6 +113,13 @@ pub(super) fn missed(why: Missed) -> BufferError {
 }
 
 impl State {
+    /// The buffer's memory on the device, and its place there, unless it is common: that takes host memory.
+    fn own_memory(&self, device: &Arc<DeviceShared>) -> Option<(Place, &DeviceAllocation)> {
+        let place = self.devices.place_of(device)?;
+        let copy = self.copy(place).filter(|copy| !copy.is_common())?;
+        Some((place, copy))
+    }
+
     /// Refuses, before any submission, a transfer from the device at `place` on a thread that serves a call of the device.
     pub(super) fn may_submit_at(
         &self,
@@ -158,7 +159,6 @@ impl Device {
     /// The first failure of a buffer, which keeps its memory; the others are evicted all the same.
     pub fn trim_buffers(&self) -> Result<u64, BufferError> {
         let context = self.shared.buffers_extension.get::<super::ContextBuffers>();
-        let place = context.place_of(&self.shared)?;
         let before = self.buffer_memory().used;
         let mut failed = None;
         for root in context.roots() {
@@ -166,6 +166,9 @@ impl Device {
                 continue;
             };
             state.notice_losses();
+            let Some(place) = state.devices.place_of(&self.shared) else {
+                continue;
+            };
             if let Err(error) = root.evict(&mut state, place) {
                 failed.get_or_insert(error);
             }

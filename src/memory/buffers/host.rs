@@ -203,11 +203,9 @@ impl<T: Pod> Buffer<T> {
     pub fn migrate(&self, device: &Device) -> Result<Event, BufferError> {
         let mut state = self.root.enter("migrate")?;
         let event = self.bring_to(&mut state, device)?;
-        let here = self.root.context().place_of(&device.shared)?;
+        let here = self.root.place_on(&mut state, &device.shared)?;
         for place in state.places() {
-            let eviction = state
-                .residency
-                .evictable(place, &self.root.context().routes());
+            let eviction = state.residency.evictable(place, &state.routes);
             if place != here
                 && !state.residency.memory_of(here).contains(place)
                 && eviction.plan.steps.is_empty()
@@ -230,7 +228,7 @@ impl<T: Pod> Buffer<T> {
         self.root.check_device(&device.shared)?;
         self.discard()?;
         let mut state = self.root.enter("migrate")?;
-        let place = self.root.context().place_of(&device.shared)?;
+        let place = self.root.place_on(&mut state, &device.shared)?;
         self.root.settle_in(&mut state, &device.shared, place, &[])
     }
 
@@ -244,7 +242,7 @@ impl<T: Pod> Buffer<T> {
         let mut state = self.root.enter("discard")?;
         state.check_maps("discard", &range, true, None)?;
         let discarded = state.residency.discard(range.clone());
-        discarded.map_err(|error| self.root.refusal(error))?;
+        discarded.map_err(|error| state.refusal(error))?;
         state.overwritten_everywhere(&range);
         Ok(())
     }
@@ -264,10 +262,12 @@ impl<T: Pod> Buffer<T> {
     /// [`BufferError::OtherContext`], and failures of the device.
     pub fn evict(&self, device: &Device) -> Result<(), BufferError> {
         self.root.check_device(&device.shared)?;
-        let place = self.root.context().place_of(&device.shared)?;
         let mut state = self.root.enter("evict")?;
         state.notice_losses();
-        self.root.evict(&mut state, place)
+        match state.devices.place_of(&device.shared) {
+            Some(place) => self.root.evict(&mut state, place),
+            None => Ok(()),
+        }
     }
 
     fn bring_to(&self, state: &mut State, device: &Device) -> Result<Event, BufferError> {
@@ -279,7 +279,7 @@ impl<T: Pod> Buffer<T> {
         state.check_maps("a move", &range, false, None)?;
         state.notice_losses();
         state.forget_ended();
-        let place = root.context().place_of(device)?;
+        let place = root.place_on(state, device)?;
         root.settle_in(state, device, place, &[])?;
         let want = Want {
             place,
@@ -384,8 +384,8 @@ impl Root {
             range: range.clone(),
             access: Access::Read,
         };
-        let plan = state.residency.plan(&[want], &self.context().routes());
-        let plan = plan.map_err(|error| self.refusal(error))?;
+        let plan = state.residency.plan(&[want], &state.routes);
+        let plan = plan.map_err(|error| state.refusal(error))?;
         let mut started = Started {
             outcomes: state.host_depends_on(range),
             ..Started::default()
@@ -417,7 +417,7 @@ impl Root {
         self.commit(state, &plan)?;
         for step in &plan.steps {
             let dropped = state.residency.evicted(Place::HOST, step.range.clone());
-            dropped.map_err(|error| self.refusal(error))?;
+            dropped.map_err(|error| state.refusal(error))?;
         }
         Ok(started)
     }
@@ -499,7 +499,7 @@ impl Root {
         for range in changed {
             state.host_taint.overwrite(&range);
             let wrote = state.residency.wrote(Place::HOST, range);
-            wrote.map_err(|error| self.refusal(error))?;
+            wrote.map_err(|error| state.refusal(error))?;
         }
         Ok(())
     }

@@ -5,7 +5,9 @@
 //! next.
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use super::places::let_go;
 use super::root::State;
 use crate::device::DeviceShared;
 use crate::memory::migrate::{Content, Place};
@@ -38,7 +40,12 @@ impl State {
                 .is_some_and(|copy| copy.shared.device.lost.is_raised());
             if gone {
                 self.residency.lost(place);
-                self.take_copy(place);
+                if let Some(copy) = self.take_copy(place) {
+                    let device = Arc::clone(&copy.shared.device);
+                    drop(copy);
+                    self.devices.note_loss(place, &device.capabilities.name);
+                    let_go(device, 0);
+                }
             }
         }
     }
@@ -186,13 +193,15 @@ mod tests {
             place: one,
             ranges: ranges.clone(),
         };
-        assert!(matches!(root.refusal(only.clone()), BufferError::Migrate(error) if error == only));
+        assert!(
+            matches!(state.refusal(only.clone()), BufferError::Migrate(error) if error == only)
+        );
         let lost = MigrateError::Lost {
             place: one,
             ranges: ranges.clone(),
         };
         assert!(
-            matches!(root.refusal(lost), BufferError::Lost { ranges: lost, .. } if lost == ranges)
+            matches!(state.refusal(lost), BufferError::Lost { ranges: lost, .. } if lost == ranges)
         );
     }
 }

@@ -17,6 +17,7 @@ mod carry;
 mod common;
 mod context;
 mod device_allocation;
+mod device_places;
 mod download;
 mod error;
 mod evict;
@@ -25,6 +26,7 @@ mod hop;
 mod host;
 mod losses;
 mod map;
+mod places;
 pub(crate) mod residency_guard;
 mod root;
 mod settle;
@@ -32,6 +34,8 @@ mod statistics;
 
 #[cfg(test)]
 mod tests_loss;
+#[cfg(test)]
+mod tests_places;
 
 use std::marker::PhantomData;
 use std::ops::{Range, RangeBounds};
@@ -310,13 +314,13 @@ impl<T: Pod> Buffer<T> {
             let range = range.start.max(part.start)..range.end.min(part.end);
             (range, content)
         });
-        let context = self.root.context();
         let names = |content| match content {
-            super::migrate::Content::At(places) => {
-                places.iter().map(|place| context.name_of(place)).collect()
-            }
+            super::migrate::Content::At(places) => places
+                .iter()
+                .map(|place| state.devices.name_of(place))
+                .collect(),
             super::migrate::Content::Lost(place) => {
-                vec![format!("lost with {}", context.name_of(place))]
+                vec![format!("lost with {}", state.devices.name_of(place))]
             }
             super::migrate::Content::Undefined => Vec::new(),
         };

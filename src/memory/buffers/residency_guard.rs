@@ -144,10 +144,11 @@ pub(crate) fn roots<'u>(parts: impl Iterator<Item = &'u PartView>) -> Vec<Arc<Ro
 /// The buffers of a launch, locked until the launch is recorded.
 pub(crate) struct ResidencyGuard<'r> {
     device: Arc<DeviceShared>,
-    place: Place,
     context: &'r ContextBuffers,
     roots: &'r [Arc<Root>],
     states: Vec<Locked<'r>>,
+    /// The device's place in each buffer.
+    places: Vec<Place>,
     _held: Held,
 }
 
@@ -166,10 +167,15 @@ impl<'r> ResidencyGuard<'r> {
         }
         let context: &ContextBuffers = extension.get();
         let held = Held::new("a command on buffers").map_err(Arc::new)?;
+        let mut states: Vec<Locked<'r>> = roots.iter().map(|root| root.lock()).collect();
+        let mut places = Vec::with_capacity(roots.len());
+        for (root, state) in roots.iter().zip(&mut states) {
+            places.push(root.place_on(state, device)?);
+        }
         Ok(Self {
             device: Arc::clone(device),
-            place: context.place_of(device)?,
-            states: roots.iter().map(|root| root.lock()).collect(),
+            states,
+            places,
             context,
             roots,
             _held: held,
@@ -190,9 +196,9 @@ impl<'r> ResidencyGuard<'r> {
         by_root
     }
 
-    fn wants(&self, uses: &[(usize, &Use)]) -> Vec<Want> {
+    fn wants(&self, at: usize, uses: &[(usize, &Use)]) -> Vec<Want> {
         let want = |(_, one): &(usize, &Use)| Want {
-            place: self.place,
+            place: self.places[at],
             range: one.part.range(),
             access: one.access,
         };
@@ -221,22 +227,23 @@ impl<'r> ResidencyGuard<'r> {
             let first = uses.first().map_or(0, |(index, _)| *index);
             let root = &self.roots[at];
             let avoid = self.apart_from(at, &by_root);
-            (root.settle_in(&mut self.states[at], &self.device, self.place, &avoid))
+            (root.settle_in(&mut self.states[at], &self.device, self.places[at], &avoid))
                 .map_err(|error| (first, error))?;
         }
         let mut told = LaunchExplanation::default();
         for (at, uses) in by_root.iter().enumerate() {
             let first = uses.first().map_or(0, |(index, _)| *index);
             let root = &self.roots[at];
-            let wants = self.wants(uses);
+            let wants = self.wants(at, uses);
+            let place = self.places[at];
             let state = &mut self.states[at];
             // Before any submission, so that the result does not depend on a race.
-            let conflicts = Self::conflicts(state, self.place, uses);
-            let plan = root.bring(state, &wants, &self.device, self.place);
+            let conflicts = Self::conflicts(state, place, uses);
+            let plan = root.bring(state, &wants, &self.device, place);
             let plan = plan.map_err(|error| (first, error))?;
             let writes = uses.iter().any(|(_, one)| one.access.writes());
-            let common = root.take_turn(state, &self.device, self.place, (&plan, writes));
-            let moves = self.explain_one(uses, &plan, conflicts, common);
+            let common = root.take_turn(state, &self.device, place, (&plan, writes));
+            let moves = self.explain_one(at, uses, &plan, conflicts, common);
             if !moves.conflicts.is_empty() {
                 self.states[at].statistics.conflicts += 1;
                 self.context.count(|totals| totals.conflicts += 1);
@@ -259,7 +266,7 @@ impl<'r> ResidencyGuard<'r> {
         let others = (0..by_root.len()).filter(|other| *other != at);
         let meets = others.filter(|other| writes(at) || writes(*other));
         meets
-            .filter_map(|other| self.states[other].copy(self.place)?.block())
+            .filter_map(|other| self.states[other].copy(self.places[other])?.block())
             .collect()
     }
 
@@ -270,27 +277,27 @@ impl<'r> ResidencyGuard<'r> {
         let mut told = LaunchExplanation::default();
         for (at, uses) in by_root.iter().enumerate() {
             let first = uses.first().map_or(0, |(index, _)| *index);
-            let wants = self.wants(uses);
+            let wants = self.wants(at, uses);
+            let place = self.places[at];
             // A buffer in the heap is one memory from the first use on.
             let mut residency = self.states[at].residency.clone();
             if self.states[at].is_shared() {
-                residency.share(Place::HOST, self.place);
+                residency.share(Place::HOST, place);
             }
             let state = &self.states[at];
-            if state.copy(self.place).is_none()
+            if state.copy(place).is_none()
                 && let Some(member) = self.roots[at].foresee_common(state, &self.device)
             {
-                residency.share(member, self.place);
+                residency.share(member, place);
             }
-            let plan = residency.plan(&wants, &self.context.routes());
-            let plan = plan.map_err(|error| (first, self.roots[at].refusal(error)))?;
-            let conflicts = Self::conflicts(&self.states[at], self.place, uses);
+            let plan = residency.plan(&wants, &self.states[at].routes);
+            let plan = plan.map_err(|error| (first, self.states[at].refusal(error)))?;
+            let conflicts = Self::conflicts(&self.states[at], place, uses);
             let state = &self.states[at];
             let writes = uses.iter().any(|(_, one)| one.access.writes());
-            let common =
-                self.roots[at].foresee_turn(state, &self.device, self.place, (&plan, writes));
+            let common = self.roots[at].foresee_turn(state, &self.device, place, (&plan, writes));
             told.buffers
-                .push(self.explain_one(uses, &plan, conflicts, common));
+                .push(self.explain_one(at, uses, &plan, conflicts, common));
         }
         Ok(told)
     }
@@ -303,6 +310,7 @@ impl<'r> ResidencyGuard<'r> {
 
     fn explain_one(
         &self,
+        at: usize,
         uses: &[(usize, &Use)],
         plan: &Plan,
         conflicts: Vec<Range<u64>>,
@@ -310,7 +318,7 @@ impl<'r> ResidencyGuard<'r> {
     ) -> ArgumentMoves {
         ArgumentMoves {
             arguments: uses.iter().map(|(_, one)| one.argument.clone()).collect(),
-            moves: plan.explain(|place| self.context.name_of(place)),
+            moves: plan.explain(|place| self.states[at].devices.name_of(place)),
             conflicts,
             common,
         }
@@ -320,16 +328,15 @@ impl<'r> ResidencyGuard<'r> {
     fn keep_order(&mut self, by_root: &[Vec<(usize, &Use)>]) {
         let mut earlier: Vec<(Arc<DeviceShared>, Arc<Batch>)> = Vec::new();
         for (at, uses) in by_root.iter().enumerate() {
+            let place = self.places[at];
             let state = &self.states[at];
-            let is_common = state
-                .copy(self.place)
-                .is_some_and(DeviceAllocation::is_common);
+            let is_common = state.copy(place).is_some_and(DeviceAllocation::is_common);
             if !state.is_shared() && !is_common {
                 continue;
             }
             for (_, one) in uses {
                 let range = one.part.range();
-                for found in self.states[at].before(&self.device, self.place, &range, one.access) {
+                for found in self.states[at].before(&self.device, place, &range, one.access) {
                     if !earlier
                         .iter()
                         .any(|(_, batch)| Arc::ptr_eq(batch, &found.1))
@@ -370,8 +377,8 @@ impl<'r> ResidencyGuard<'r> {
 
     /// The part as a binding on the device.
     pub(crate) fn view(&self, part: &PartView) -> Result<BufferView, BufferError> {
-        let state = &self.states[self.index(&part.root)];
-        state.view_on(&self.device, self.place, part)
+        let at = self.index(&part.root);
+        self.states[at].view_on(&self.device, self.places[at], part)
     }
 
     /// After recording: enters the launch's writes as new versions. `outcome` decides about the written bytes: the
@@ -385,14 +392,15 @@ impl<'r> ResidencyGuard<'r> {
         let now = self.context.tick();
         for one in uses {
             let at = self.index(&one.part.root);
+            let place = self.places[at];
             let state = &mut *self.states[at];
             let range = one.part.range();
             let writes = one.access.writes();
             if writes {
                 // Cannot fail: parts are within the buffer.
-                let _ = state.residency.wrote(self.place, range.clone());
+                let _ = state.residency.wrote(place, range.clone());
             }
-            if let Some(copy) = state.copy_mut(self.place) {
+            if let Some(copy) = state.copy_mut(place) {
                 copy.used(batch, writes.then(|| range.clone()), now);
                 if writes && one.access == Access::Overwrite {
                     copy.overwritten(&range);
@@ -408,14 +416,14 @@ impl<'r> ResidencyGuard<'r> {
                     state.host_taint.add(range.clone(), outcome);
                 }
             }
-            state.begin(&self.device, self.place, &range, one.access, batch, false);
+            state.begin(&self.device, place, &range, one.access, batch, false);
         }
     }
 
     /// Poisons a part by these outcomes.
     pub(super) fn poison(&mut self, part: &PartView, outcomes: &[Arc<Outcome>]) {
         let at = self.index(&part.root);
-        if let Some(copy) = self.states[at].copy(self.place) {
+        if let Some(copy) = self.states[at].copy(self.places[at]) {
             let range = part.range();
             for outcome in outcomes {
                 copy.poison(&range, outcome);
@@ -426,9 +434,10 @@ impl<'r> ResidencyGuard<'r> {
     /// The outcomes on which the bytes of a part depend.
     pub(crate) fn depends_on(&mut self, part: &PartView) -> Vec<Arc<Outcome>> {
         let at = self.index(&part.root);
+        let place = self.places[at];
         let state = &mut *self.states[at];
-        match state.copy(self.place) {
-            Some(_) => state.depends_on(self.place, &part.range()),
+        match state.copy(place) {
+            Some(_) => state.depends_on(place, &part.range()),
             None => state.host_taint.touching(&part.range()),
         }
     }
@@ -453,9 +462,8 @@ impl Root {
         place: Place,
     ) -> Result<Plan, BufferError> {
         loop {
-            let routes = self.context().routes();
-            let plan = state.residency.plan(wants, &routes);
-            let plan = plan.map_err(|error| self.refusal(error))?;
+            let plan = state.residency.plan(wants, &state.routes);
+            let plan = plan.map_err(|error| state.refusal(error))?;
             if plan.steps.is_empty() {
                 self.commit(state, &plan)?;
                 return Ok(plan);
@@ -480,7 +488,7 @@ impl Root {
     fn forget_passage(&self, state: &mut State, plan: &Plan) -> Result<(), BufferError> {
         for step in plan.steps.iter().filter(|step| step.to.is_host()) {
             let dropped = state.residency.evicted(Place::HOST, step.range.clone());
-            dropped.map_err(|error| self.refusal(error))?;
+            dropped.map_err(|error| state.refusal(error))?;
         }
         Ok(())
     }

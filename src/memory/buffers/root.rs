@@ -22,7 +22,8 @@ use bytemuck::Pod;
 use super::Placement;
 use super::common::{Living, Turns};
 use super::context::ContextBuffers;
-use super::device_allocation::DeviceAllocation;
+use super::device_allocation::{DeviceAllocation, DeviceHold};
+use super::device_places::DevicePlaces;
 use super::error::BufferError;
 use super::hop::End;
 use super::statistics::BufferStatistics;
@@ -33,7 +34,7 @@ use crate::device::submissions::Held;
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, unique_id};
 use crate::memory::heap::{ContextHeap, SharedHeap};
-use crate::memory::migrate::{Access, MigrateError, Place, Plan, Residency};
+use crate::memory::migrate::{Access, Place, Plan, Residency, Routes};
 use crate::memory::pointer::Ptr;
 use crate::memory::{HeapError, MemoryError, host_memory};
 
@@ -68,6 +69,10 @@ pub(crate) struct State {
     pub(super) maps: Vec<Mapping>,
     /// Bytes on their way to devices, each range with the outcome of its transfer.
     pub(super) arrivals: Vec<(Arc<Outcome>, Place, Range<u64>)>,
+    /// The devices at the places.
+    pub(super) devices: DevicePlaces,
+    /// The ways between the places.
+    pub(super) routes: Routes,
     /// Commands not known to have ended, by their numbers in the residency.
     uses: HashMap<u64, InUse>,
     /// Without the moves, counted by the residency.
@@ -101,7 +106,7 @@ pub(super) struct Mapping {
 /// A command not known to have ended.
 pub(super) struct InUse {
     pub(super) end: End,
-    pub(super) device: Arc<DeviceShared>,
+    pub(super) device: DeviceHold,
     pub(super) batch: Arc<Batch>,
     thread: ThreadId,
     /// The batch only moves bytes, for commands with entries of their own.
@@ -202,6 +207,8 @@ impl Root {
                 departures: 0,
                 maps: Vec::new(),
                 arrivals: Vec::new(),
+                devices: DevicePlaces::default(),
+                routes: Routes::new(),
                 uses: HashMap::new(),
                 statistics: BufferStatistics::default(),
             }),
@@ -280,17 +287,6 @@ impl Root {
         state.residency.commit(plan).map_err(BufferError::Migrate)?;
         self.context().count(|totals| totals.moves.add(plan));
         Ok(())
-    }
-
-    /// The planner's refusal, in the words of devices.
-    pub(super) fn refusal(&self, error: MigrateError) -> BufferError {
-        match error {
-            MigrateError::Lost { place, ranges } => BufferError::Lost {
-                device: self.context().name_of(place),
-                ranges,
-            },
-            other => BufferError::Migrate(other),
-        }
     }
 }
 
@@ -395,7 +391,7 @@ impl State {
         let _ = self.residency.begin(token, place, range.clone(), access);
         let used = self.uses.entry(token).or_insert_with(|| InUse {
             end: End::of(device, Arc::clone(batch)),
-            device: Arc::clone(device),
+            device: DeviceHold::new(device),
             batch: Arc::clone(batch),
             thread: std::thread::current().id(),
             is_transfer,
@@ -406,21 +402,34 @@ impl State {
     /// The ends of all commands not known to have ended.
     pub(super) fn unfinished_ends(&self) -> Vec<End> {
         let left = self.uses.values().filter(|used| !used.is_over());
-        left.map(|used| End::of(&used.device, Arc::clone(&used.batch)))
+        left.map(|used| End::of(used.device.get(), Arc::clone(&used.batch)))
             .collect()
     }
 
     /// Removes commands that have ended, and commands superseded by a later one.
     pub(super) fn forget_ended(&mut self) {
-        if self.uses.len() < FEW {
-            return;
+        if self.uses.len() >= FEW {
+            self.forget_all_ended();
         }
+    }
+
+    /// As [`Self::forget_ended`], also where there are few.
+    pub(super) fn forget_all_ended(&mut self) {
         let State {
             residency, uses, ..
         } = self;
         residency.forget_finished(|token| uses.get(&token).is_none_or(InUse::is_over));
         let live: HashSet<u64> = residency.unfinished().map(|used| used.token).collect();
         uses.retain(|token, _| live.contains(token));
+    }
+
+    /// Removes the commands of a device, ended or not.
+    pub(super) fn forget_uses_of(&mut self, device: &Arc<DeviceShared>) {
+        let State {
+            residency, uses, ..
+        } = self;
+        uses.retain(|_, used| !Arc::ptr_eq(used.device.get(), device));
+        residency.forget_finished(|token| !uses.contains_key(&token));
     }
 
     /// The commands of other devices that must come before a command of `device` in memory of both.
@@ -434,9 +443,10 @@ impl State {
         let hazards = self.residency.hazards(place, range.clone(), access);
         let uses = hazards.filter_map(|hazard| self.uses.get(&hazard.earlier.token));
         // An ended command needs no dependency, and no thread for its completion.
-        let foreign = uses.filter(|used| !Arc::ptr_eq(&used.device, device) && !used.is_over());
+        let foreign =
+            uses.filter(|used| !Arc::ptr_eq(used.device.get(), device) && !used.is_over());
         foreign
-            .map(|used| (Arc::clone(&used.device), Arc::clone(&used.batch)))
+            .map(|used| (Arc::clone(used.device.get()), Arc::clone(&used.batch)))
             .collect()
     }
 

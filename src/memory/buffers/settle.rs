@@ -34,7 +34,7 @@ impl Root {
             return Ok(());
         }
         let Some(old) = state.copy(place) else {
-            let mut copy = self.have_memory(state.departures, device, place, avoid)?;
+            let mut copy = self.have_memory(state.departures, device, avoid)?;
             if copy.is_used() {
                 copy.clear(self.context().tick());
             }
@@ -45,7 +45,7 @@ impl Root {
             return Ok(());
         }
         let departures = state.departures.saturating_add(1);
-        let mut copy = self.have_memory(departures, device, place, avoid)?;
+        let mut copy = self.have_memory(departures, device, avoid)?;
         state.departures = departures;
         if let Some(old) = state.take_copy(place) {
             copy.take_over(&old, self.context().tick());
@@ -61,7 +61,6 @@ impl Root {
         &self,
         departures: u8,
         device: &Arc<DeviceShared>,
-        place: Place,
         avoid: &[u64],
     ) -> Result<DeviceAllocation, BufferError> {
         let size = self.bytes.next_multiple_of(4).max(4);
@@ -81,7 +80,7 @@ impl Root {
                 },
                 Err(used) => (used, cap),
             };
-            if !self.make_room(device, place)? {
+            if !self.make_room(device)? {
                 return Err(BufferError::NoRoom {
                     device: device.capabilities.name.clone(),
                     bytes: self.bytes,

@@ -71,7 +71,7 @@ fn look_while_dropped<T: Send>(
             // A failure is the looking thread's to tell.
             let _ = lock(&is_awaited).recv_timeout(LONG);
         }
-        Point::DeviceDropped(_) | Point::HopBegun | Point::HeapSent(_) => {}
+        Point::DeviceDropped(_) | Point::HopBegun | Point::HeapSent(_) | Point::Submitting => {}
         Point::EndAwaited => awaited.send(()).unwrap(),
     })));
     std::thread::scope(|scope| {

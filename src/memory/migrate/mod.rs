@@ -51,6 +51,7 @@ mod plan;
 mod residency;
 mod routes;
 mod uses;
+mod vacate;
 
 #[cfg(test)]
 mod model;

@@ -450,6 +450,47 @@ impl Machine {
         self.broken = true;
     }
 
+    /// A place is given to another device: what is only there comes to the host first, and losses are told elsewhere.
+    pub fn vacate(&mut self, at: usize) {
+        let memory = self.memory[at];
+        let is_shared = (0..PLACES).any(|other| other != at && self.memory[other] == memory);
+        if !is_shared {
+            let ranges = ranges_of(|byte| self.only_at(memory, byte));
+            if !ranges.is_empty() {
+                let place = place(at);
+                let refused = self.residency.vacate(place);
+                assert_eq!(refused, Err(MigrateError::OnlyCopy { place, ranges }));
+            }
+            self.evict(at);
+        }
+        let ranges = self.residency.losses_at(place(at));
+        if !ranges.is_empty() {
+            let (one, other) = (place(at), place(at % (PLACES - 1) + 1));
+            let told = MigrateError::Lost {
+                place: one,
+                ranges: ranges.clone(),
+            };
+            assert_eq!(self.residency.vacate(one), Err(told));
+            self.residency.rename_losses(one, other);
+            for byte in ranges.into_iter().flatten() {
+                let mut told = self.residency.contents();
+                let is_other = |(range, content): (Range<u64>, Content)| {
+                    range.contains(&byte) && content == Content::Lost(other)
+                };
+                assert!(told.any(is_other), "byte {byte}");
+            }
+        }
+        self.residency.vacate(place(at)).expect("nothing is there");
+        if is_shared {
+            let vacant = (0..PLACES).find(|m| !self.memory.contains(m));
+            self.memory[at] = vacant.expect("as many memories as places");
+        }
+        self.poison(self.memory[at], 0..LEN);
+        assert_eq!(self.residency.memory_of(place(at)), Places::of(place(at)));
+        assert_eq!(self.residency.held(place(at), 0..LEN as u64), Held::Nothing);
+        self.broken = true;
+    }
+
     /// The residency and the model agree about every byte at every place.
     pub fn check(&self) {
         for byte in 0..LEN {

@@ -140,10 +140,7 @@ impl Residency {
     /// Copies from there that were enqueued count as made. Call [`failed`](Self::failed) for copies never made.
     pub fn lost(&mut self, place: Place) -> Vec<Range<u64>> {
         // Memory visible to others stays in place.
-        for memory in &mut self.memories {
-            *memory = memory.without(Places::of(place));
-        }
-        self.memories.retain(|memory| memory.len() > 1);
+        self.leave_memories(place);
         self.lose(place, Places::of(place), 0..self.len)
     }
 
@@ -160,6 +157,19 @@ impl Residency {
     ) -> Result<Vec<Range<u64>>, MigrateError> {
         self.check(&range)?;
         Ok(self.lose(place, self.memory_of(place), range))
+    }
+
+    /// From now on the place has a memory of its own.
+    pub(super) fn leave_memories(&mut self, place: Place) {
+        for memory in &mut self.memories {
+            *memory = memory.without(Places::of(place));
+        }
+        self.memories.retain(|memory| memory.len() > 1);
+    }
+
+    /// Makes earlier plans stale.
+    pub(super) fn restamp(&mut self) {
+        self.stamp = stamp();
     }
 
     fn lose(&mut self, place: Place, memory: Places, range: Range<u64>) -> Vec<Range<u64>> {

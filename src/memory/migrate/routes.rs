@@ -100,6 +100,11 @@ impl Routes {
     pub fn set(&mut self, from: Place, to: Place, route: Route, cost: u32) {
         let (row, column) = (from.index() as usize, to.index() as usize);
         let needed = row.max(column) + 1;
+        let direct = route != Route::ThroughHost || from.is_host() || to.is_host();
+        if needed > self.places && !direct {
+            // Beyond the table there is no direct route.
+            return;
+        }
         if needed > self.places {
             let mut links = vec![None; needed * needed];
             for row in 0..self.places {
@@ -109,7 +114,6 @@ impl Routes {
             self.links = links;
             self.places = needed;
         }
-        let direct = route != Route::ThroughHost || from.is_host() || to.is_host();
         self.links[row * self.places + column] = direct.then_some(Link { route, cost });
     }
 

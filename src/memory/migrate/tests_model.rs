@@ -16,6 +16,7 @@ enum Operation {
     Discard(Range<u64>),
     Evict(usize),
     Lose(usize),
+    Vacate(usize),
     Fail(usize, Range<u64>),
 }
 
@@ -82,6 +83,7 @@ fn anything(devices: usize) -> impl Strategy<Value = Operation> {
         1 => prop::collection::vec(wanted(devices, access()), 1..5).prop_map(Operation::Launch),
         1 => (0..=devices).prop_map(Operation::Evict),
         1 => (1..=devices).prop_map(Operation::Lose),
+        1 => (1..=devices).prop_map(Operation::Vacate),
         1 => (0..=devices, range()).prop_map(|(at, range)| Operation::Fail(at, range)),
     ]
 }
@@ -125,6 +127,7 @@ fn apply(machine: &mut Machine, operation: &Operation) {
         Operation::Discard(range) => machine.discard(range.clone()),
         Operation::Evict(at) => machine.evict(*at),
         Operation::Lose(at) => machine.lose_device(*at),
+        Operation::Vacate(at) => machine.vacate(*at),
         Operation::Fail(at, range) => machine.fail(*at, range.clone()),
     }
     machine.check();

@@ -295,3 +295,23 @@ fn a_writer_stands_for_what_it_waited_for() {
         Err(MigrateError::OutOfRange { end: 49, .. })
     ));
 }
+
+#[test]
+fn a_place_that_leaves_a_common_memory_leaves_its_commands_there() {
+    let [one, other, alone] = [1, 2, 3].map(place);
+    let mut buffer = Residency::new(100);
+    buffer.share(one, other);
+    buffer.begin(7, one, 0..60, Access::ReadWrite).unwrap();
+    buffer.begin(8, alone, 0..60, Access::Read).unwrap();
+    buffer.wrote(one, 0..60).unwrap();
+    buffer.vacate(one).unwrap();
+    let tokens = |at: Place| -> Vec<u64> {
+        let hazards = buffer.hazards(at, 50..70, Access::Overwrite);
+        hazards.map(|hazard| hazard.earlier.token).collect()
+    };
+    assert_eq!(tokens(other), [7]);
+    assert_eq!(tokens(alone), [8]);
+    // The next device there has memory of its own.
+    assert_eq!(tokens(one), []);
+    assert!(buffer.is_current(other, 0..60) && !buffer.is_current(one, 0..60));
+}

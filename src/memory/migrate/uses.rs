@@ -78,6 +78,13 @@ impl Uses {
         self.0.push(new);
     }
 
+    /// Has the commands at a place count as those of another one with the same memory.
+    pub(super) fn rename(&mut self, from: Place, to: Place) {
+        for known in self.0.iter_mut().filter(|known| known.place == from) {
+            known.place = to;
+        }
+    }
+
     fn meeting(
         &self,
         range: Range<u64>,
