@@ -11,7 +11,8 @@
 
 use std::ops::Range;
 
-use super::RangeSet;
+use rangemap::RangeSet;
+
 use crate::device::live::{LiveBuffer, Reader};
 use crate::device::words::Words;
 use crate::device::{Aspect, DeviceShared, capture, unique_id};
@@ -31,7 +32,7 @@ pub(in crate::memory::heap) struct TableCopy {
     /// Words that the parts hold.
     covered: usize,
     /// Bytes of the table that the device does not have yet.
-    stale: RangeSet,
+    stale: RangeSet<u64>,
 }
 
 struct Part {
@@ -148,7 +149,7 @@ impl TableCopy {
     ) -> Vec<Upload> {
         let step = part_words(device);
         let mut uploads = Vec::new();
-        for run in std::mem::take(&mut self.stale).ranges() {
+        for run in std::mem::take(&mut self.stale) {
             let end = ((run.end / 4) as usize).min(self.covered);
             let mut at = (run.start / 4) as usize;
             while at < end {

@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ranges::push;
+use super::runs::push;
 use super::search::{Mode, Search, grid, lists, random_keys};
 use super::{PAGE, PageSet};
 use crate::device::end::QueueEnd;
