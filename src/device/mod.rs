@@ -32,6 +32,7 @@ pub(crate) mod queue;
 pub(crate) mod release;
 pub(crate) mod resident;
 pub(crate) mod sanitizer;
+pub(crate) mod staging;
 pub(crate) mod status;
 pub(crate) mod submissions;
 pub(crate) mod tier;
@@ -104,6 +105,8 @@ pub(crate) struct DeviceShared {
     /// The submissions, and their ends.
     pub(crate) submissions: Arc<Submissions>,
     pub(crate) waiter: Waiter,
+    /// Staging memory of copies to the host.
+    pub(crate) downloads: staging::Downloads,
     #[cfg_attr(web, allow(dead_code))] // Tasks of the page call.
     pub(crate) callbacks: event::CallbackQueue,
     pub(crate) pipeline_cache: Option<pipeline_cache::DiskCache>,
