@@ -322,5 +322,4 @@ impl Make {
 }
 
 #[cfg(test)]
-#[path = "capabilities_tests.rs"]
 mod tests;

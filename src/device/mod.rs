@@ -4,6 +4,7 @@
 
 pub(crate) mod aspect;
 pub(crate) mod call_status;
+pub(crate) mod call_words;
 pub(crate) mod capabilities;
 pub(crate) mod completion_hook;
 #[cfg(embedded)]
@@ -24,6 +25,7 @@ pub(crate) mod live;
 pub(crate) mod mapping;
 pub(crate) mod open;
 pub(crate) mod outcome;
+pub(crate) mod pace;
 pub(crate) mod pipeline_cache;
 pub(crate) mod prints;
 pub(crate) mod probe;

@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex};
 
 use super::live::LiveBuffer;
 use super::mapping::{Mapped, Mapping};
+use super::pace::Pace;
 use super::staging::{Downloads, Lent};
-use super::submissions::{Pace, Submissions};
+use super::submissions::Submissions;
 use super::wait::lock;
 use super::words::Words;
 

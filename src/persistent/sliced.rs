@@ -517,5 +517,4 @@ impl Slices {
 }
 
 #[cfg(test)]
-#[path = "sliced_tests.rs"]
 mod tests;

@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use super::mailbox::Mailbox;
 use super::port::layout::{CLOSED, LINE, PortLayout, TICKET};
-use super::port::words::{OwnWords, Words};
+use super::port::words::Words;
+use super::port_memory::OwnWords;
 use super::services::{Shared, is_server_thread};
 use crate::clock::Instant;
 use crate::device::DeviceShared;
