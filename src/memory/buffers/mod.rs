@@ -25,6 +25,7 @@ mod hop;
 mod host;
 mod losses;
 mod map;
+mod read;
 pub(crate) mod residency_guard;
 mod root;
 mod settle;

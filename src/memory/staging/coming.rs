@@ -24,7 +24,7 @@ pub(crate) struct Coming {
     _memory: Lent,
     piece: Piece,
     /// What a thread that must not wait is told: the name of the copy, and what does not block.
-    names: [&'static str; 2],
+    names: &'static [&'static str; 2],
 }
 
 impl Coming {
@@ -42,16 +42,13 @@ impl Coming {
             mapping,
             _memory: memory,
             piece,
-            names: ["a copy to the host", AWAIT_READ],
+            names: &["a copy to the host", AWAIT_READ],
         }
     }
 
     /// Has a thread that must not wait told of the copy by this name, and of what does not block.
-    pub(crate) fn named(self, what: &'static str, instead: &'static str) -> Self {
-        Self {
-            names: [what, instead],
-            ..self
-        }
+    pub(crate) fn named(self, names: &'static [&'static str; 2]) -> Self {
+        Self { names, ..self }
     }
 
     /// The copy.
@@ -86,7 +83,7 @@ impl Coming {
             Progress::Done => {}
             Progress::Pending => return Err(Missing::Deadline),
             Progress::Refused => {
-                let [what, instead] = self.names;
+                let [what, instead] = *self.names;
                 return Err(Missing::InHandler(submissions.refused(what, instead)));
             }
             Progress::Lost(reason) => return Err(Missing::Lost(reason)),

@@ -423,7 +423,7 @@ impl MirrorBuffers {
             }
         }
         let piece = Piece { bytes: 0..bytes };
-        let coming = Coming::begin(&self.raw, batch, memory, piece).named(FETCH, AWAIT_HOST);
+        let coming = Coming::begin(&self.raw, batch, memory, piece).named(&[FETCH, AWAIT_HOST]);
         if let Waits::Awaits(device) = waits {
             ended(device.as_deref(), &self.submissions, coming.batch()).await;
             #[cfg(web)]
