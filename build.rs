@@ -28,6 +28,8 @@ fn main() {
     condition("live_memory", vulkan || dx12 || metal || embedded);
     // Whether submissions of a backend of the build can signal a fence of the runtime's own.
     condition("signals", vulkan || dx12 || metal || embedded);
+    // Set by cargo-fuzz, whose targets compile some files of the crate alone.
+    println!("cargo::rustc-check-cfg=cfg(fuzzing)");
 }
 
 /// Whether the crate is built with a feature, given in capital letters.

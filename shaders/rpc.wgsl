@@ -1,4 +1,8 @@
-// What all functions of the host have in common. Appended behind programs that call one.
+// What all functions of the host have in common. Appended behind programs that call one. Constants named
+// `tombolo_header_*`, `tombolo_packet_*` and `tombolo_status_*`, and what stands in dollar signs, are put in by
+// `kernel::calls`.
+
+$constants$
 
 // The ports; see `rpc::port::layout`.
 var<storage, read_write> tombolo_calls: array<atomic<u32>>;
@@ -43,20 +47,20 @@ fn tombolo_call_store(at: u32, word: u32) -> u32 {
 }
 fn tombolo_call_store_sealed(at: u32, word: u32) -> u32 {
     atomicStore(&tombolo_posts[at], word);
-    let mixed = (word ^ (at * 0x9e3779b1u)) * 0x85ebca6bu;
-    return (mixed ^ (mixed >> 15u)) * 0xc2b2ae35u;
+    $mixed_word$
+    return $of_word$;
 }
 
 // Seals a packet whose words come to `sum`, before its request is written at `outbox`.
 fn tombolo_call_seal(arguments: u32, sum: u32, outbox: u32, request: u32) {}
 fn tombolo_call_seal_sealed(arguments: u32, sum: u32, outbox: u32, request: u32) {
-    let mixed = (request ^ (outbox * 0x9e3779b1u)) * 0x85ebca6bu;
-    atomicStore(&tombolo_posts[arguments + 3u], sum + (mixed ^ (mixed >> 15u)) * 0xc2b2ae35u);
+    $mixed_request$
+    atomicStore(&tombolo_posts[arguments + tombolo_packet_seal], sum + $of_request$);
 }
 
 // Where turns are rationed the word of the seal says instead whether the caller has withdrawn the call.
 fn tombolo_call_seal_rationed(arguments: u32, sum: u32, outbox: u32, request: u32) {
-    atomicStore(&tombolo_posts[arguments + 3u], 0u);
+    atomicStore(&tombolo_posts[arguments + tombolo_packet_seal], 0u);
 }
 
 // Takes a posted call back; false if a server has begun it, or where turns are not rationed. The server notes the request
@@ -64,28 +68,28 @@ fn tombolo_call_seal_rationed(arguments: u32, sum: u32, outbox: u32, request: u3
 // order is the same for all, so that not both can miss the other's note (`rpc::port::model::calls`).
 fn tombolo_call_withdraw(port: u32, arguments: u32, request: u32) -> bool { return false; }
 fn tombolo_call_withdraw_rationed(port: u32, arguments: u32, request: u32) -> bool {
-    atomicExchange(&tombolo_posts[arguments + 3u], 1u);
-    let begun = atomicLoad(&tombolo_calls[12]) + port * atomicLoad(&tombolo_calls[7]) + 2u;
+    atomicExchange(&tombolo_posts[arguments + tombolo_packet_seal], 1u);
+    let begun = atomicLoad(&tombolo_calls[tombolo_header_results]) + port * atomicLoad(&tombolo_calls[tombolo_header_stride]) + tombolo_packet_begun;
     return atomicOr(&tombolo_calls[begun], 0u) != request;
 }
 
 fn tombolo_call_first_port(ports: u32) -> u32 {
     if tombolo_call_port == 0xffffffffu {
-        tombolo_call_port = atomicAdd(&tombolo_calls[13], 1u);
+        tombolo_call_port = atomicAdd(&tombolo_calls[tombolo_header_ticket], 1u);
     }
     return tombolo_call_port % ports;
 }
 
 // Turns of loops that the next call may take.
 fn tombolo_call_most() -> u32 {
-    let wait_budget = atomicLoad(&tombolo_calls[1]);
-    let budget = atomicLoad(&tombolo_calls[2]);
+    let wait_budget = atomicLoad(&tombolo_calls[tombolo_header_wait_budget]);
+    let budget = atomicLoad(&tombolo_calls[tombolo_header_budget]);
     return select(wait_budget, min(wait_budget, max(budget, tombolo_call_looks) - tombolo_call_looks), budget != 0u);
 }
 
 fn tombolo_call_most_rationed() -> u32 {
-    let wait_budget = atomicLoad(&tombolo_calls[1]);
-    let budget = atomicLoad(&tombolo_calls[2]);
+    let wait_budget = atomicLoad(&tombolo_calls[tombolo_header_wait_budget]);
+    let budget = atomicLoad(&tombolo_calls[tombolo_header_budget]);
     tombolo_call_looks = max(tombolo_call_looks, atomicLoad(&tombolo_call_group_turns[tombolo_call_group]));
     return select(wait_budget, min(wait_budget, max(budget, tombolo_call_looks) - tombolo_call_looks), budget != 0u);
 }
@@ -94,7 +98,7 @@ fn tombolo_call_most_rationed() -> u32 {
 fn tombolo_call_scarce(most: u32) -> u32 { return most; }
 fn tombolo_call_scarce_rationed(most: u32) -> u32 {
     // The rest is kept for answers to calls that are begun, however many calls came before.
-    let budget = atomicLoad(&tombolo_calls[2]);
+    let budget = atomicLoad(&tombolo_calls[tombolo_header_budget]);
     let spendable = budget - budget / 8u;
     return select(most, min(most, max(spendable, tombolo_call_looks) - tombolo_call_looks), budget != 0u);
 }

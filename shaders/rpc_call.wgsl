@@ -11,16 +11,16 @@
 $head$ {
     var reply: $reply$;
     // Nothing is posted yet.
-    reply.status = 15u;
+    reply.status = tombolo_status_busy;
     $waits$
-    let ports = max(atomicLoad(&tombolo_calls[0]), 1u);
-    let backoff_after = atomicLoad(&tombolo_calls[3]);
-    let stride = atomicLoad(&tombolo_calls[7]);
-    let locks = atomicLoad(&tombolo_calls[8]);
-    let requests = atomicLoad(&tombolo_calls[9]);
-    let replies = atomicLoad(&tombolo_calls[10]);
-    let first = atomicLoad(&tombolo_calls[11]);
-    let first_result = atomicLoad(&tombolo_calls[12]);
+    let ports = max(atomicLoad(&tombolo_calls[tombolo_header_ports]), 1u);
+    let backoff_after = atomicLoad(&tombolo_calls[tombolo_header_backoff_after]);
+    let stride = atomicLoad(&tombolo_calls[tombolo_header_stride]);
+    let locks = atomicLoad(&tombolo_calls[tombolo_header_locks]);
+    let requests = atomicLoad(&tombolo_calls[tombolo_header_requests]);
+    let replies = atomicLoad(&tombolo_calls[tombolo_header_replies]);
+    let first = atomicLoad(&tombolo_calls[tombolo_header_first]);
+    let first_result = atomicLoad(&tombolo_calls[tombolo_header_results]);
     let most = tombolo_call_most();
     let scarce = tombolo_call_scarce(most);
     // Ports to look at.
@@ -32,8 +32,8 @@ $head$ {
     var look = 0u;
     var over = false;
     loop {
-        if atomicLoad(&tombolo_calls[4]) != 0u {
-            reply.status = 3u;
+        if atomicLoad(&tombolo_calls[tombolo_header_closed]) != 0u {
+            reply.status = tombolo_status_stopped;
             break;
         }
         let arguments = first + port * stride;
@@ -52,7 +52,7 @@ $arguments$
                 tombolo_call_fence();
                 tombolo_call_publish(requests + port, request);
                 held = true;
-                reply.status = 2u;
+                reply.status = tombolo_status_timed_out;
             } else {
                 atomicStore(&tombolo_calls[locks + port], 0u);
             }
@@ -67,7 +67,7 @@ $posted$
                 tombolo_call_fence();
                 let results = first_result + port * stride;
                 reply.status = atomicLoad(&tombolo_calls[results]);
-                if reply.status == 1u {
+                if reply.status == tombolo_status_done {
 $results$
                 }
                 tombolo_call_fence();

@@ -6,7 +6,7 @@
 // What decides whether a barrier is reached has to be uniform: so the first invocation tells the others by a word.
 $head$ {
     var reply: $reply$;
-    reply.status = 1u;
+    reply.status = tombolo_status_done;
     tombolo_call_waits = 1u;
     atomicStore(&tombolo_group_count, 0u);
     workgroupBarrier();
@@ -16,15 +16,15 @@ $head$ {
     }
     let count = workgroupUniformLoad(&tombolo_group_count);
     if count != 0u {
-        let ports = max(atomicLoad(&tombolo_calls[0]), 1u);
-        let backoff_after = atomicLoad(&tombolo_calls[3]);
-        let room = atomicLoad(&tombolo_calls[6]);
-        let stride = atomicLoad(&tombolo_calls[7]);
-        let locks = atomicLoad(&tombolo_calls[8]);
-        let requests = atomicLoad(&tombolo_calls[9]);
-        let replies = atomicLoad(&tombolo_calls[10]);
-        let first = atomicLoad(&tombolo_calls[11]);
-        let first_result = atomicLoad(&tombolo_calls[12]);
+        let ports = max(atomicLoad(&tombolo_calls[tombolo_header_ports]), 1u);
+        let backoff_after = atomicLoad(&tombolo_calls[tombolo_header_backoff_after]);
+        let room = atomicLoad(&tombolo_calls[tombolo_header_payload]);
+        let stride = atomicLoad(&tombolo_calls[tombolo_header_stride]);
+        let locks = atomicLoad(&tombolo_calls[tombolo_header_locks]);
+        let requests = atomicLoad(&tombolo_calls[tombolo_header_requests]);
+        let replies = atomicLoad(&tombolo_calls[tombolo_header_replies]);
+        let first = atomicLoad(&tombolo_calls[tombolo_header_first]);
+        let first_result = atomicLoad(&tombolo_calls[tombolo_header_results]);
         let most = tombolo_call_most();
         let scarce = tombolo_call_scarce(most);
         // Records that fit in one packet, both ways.
@@ -41,17 +41,17 @@ $head$ {
             var held = false;
             if slot == 0u {
                 // A status, or the port and 0x100.
-                var taken = 15u;
+                var taken = tombolo_status_busy;
                 if records == 0u {
-                    taken = 5u;
+                    taken = tombolo_status_malformed;
                     look = most;
                 }
                 loop {
                     if held || look >= scarce {
                         break;
                     }
-                    if atomicLoad(&tombolo_calls[4]) != 0u {
-                        taken = 3u;
+                    if atomicLoad(&tombolo_calls[tombolo_header_closed]) != 0u {
+                        taken = tombolo_status_stopped;
                         break;
                     }
                     tombolo_call_fence();
@@ -105,7 +105,7 @@ $arguments$
                     tombolo_call_fence();
                     tombolo_call_publish(requests + port, request);
                     var reply: tombolo_group_outcome;
-                    reply.status = 2u;
+                    reply.status = tombolo_status_timed_out;
                     var done = false;
                     var asked = false;
 $posted$
@@ -116,22 +116,22 @@ $posted$
                     tombolo_group_word = reply.status;
                 }
                 status = workgroupUniformLoad(&tombolo_group_word);
-                if is_mine && status == 1u {
+                if is_mine && status == tombolo_status_done {
                     tombolo_call_fence();
                     let results = answers + 1u + record * $result_words$u;
                     reply.status = atomicLoad(&tombolo_calls[results + 3u]);
-                    if reply.status == 1u {
+                    if reply.status == tombolo_status_done {
 $results$
                     }
                 }
             }
-            if slot != 0xffffffffu && slot >= base && status != 1u {
+            if slot != 0xffffffffu && slot >= base && status != tombolo_status_done {
                 // Whoever comes later is not called either, and nothing of that call is posted.
-                reply.status = select(status, 15u, status == 2u && slot - base >= records);
+                reply.status = select(status, tombolo_status_busy, status == tombolo_status_timed_out && slot - base >= records);
             }
             base += records;
             if slot == 0u {
-                tombolo_group_word = select(0u, 1u, status == 1u && base < count);
+                tombolo_group_word = select(0u, 1u, status == tombolo_status_done && base < count);
             }
             // Everybody has what the port holds.
             let more = workgroupUniformLoad(&tombolo_group_word);

@@ -22,10 +22,10 @@ struct tombolo_call_stream {
 fn tombolo_call_packet(s: ptr<function, tombolo_call_stream>, kind: u32, words: u32) {
     tombolo_call_waits = 1u;
     var reply: tombolo_call_outcome;
-    reply.status = 2u;
-    let backoff_after = atomicLoad(&tombolo_calls[3]);
-    let requests = atomicLoad(&tombolo_calls[9]);
-    let replies = atomicLoad(&tombolo_calls[10]);
+    reply.status = tombolo_status_timed_out;
+    let backoff_after = atomicLoad(&tombolo_calls[tombolo_header_backoff_after]);
+    let requests = atomicLoad(&tombolo_calls[tombolo_header_requests]);
+    let replies = atomicLoad(&tombolo_calls[tombolo_header_replies]);
     let most = tombolo_call_most();
     // Packets are not withdrawn: the stream has ended when one is lost.
     let scarce = most;
@@ -51,7 +51,7 @@ $wait$
         reply.status = atomicLoad(&tombolo_calls[(*s).results]);
     }
     (*s).status = reply.status;
-    if reply.status != 1u {
+    if reply.status != tombolo_status_done {
         tombolo_call_release(s);
     }
 }
@@ -60,11 +60,11 @@ struct tombolo_call_outcome { status: u32 }
 
 fn tombolo_call_release(s: ptr<function, tombolo_call_stream>) {
     tombolo_call_fence();
-    atomicStore(&tombolo_calls[atomicLoad(&tombolo_calls[8]) + (*s).port], 0u);
+    atomicStore(&tombolo_calls[atomicLoad(&tombolo_calls[tombolo_header_locks]) + (*s).port], 0u);
 }
 
 fn tombolo_call_is_open(s: ptr<function, tombolo_call_stream>) -> bool {
-    return (*s).status == 1u || (*s).status == 9u;
+    return (*s).status == tombolo_status_done || (*s).status == tombolo_status_end;
 }
 
 // Sends the words that were put and not sent, and with them what the packet is for.
@@ -78,7 +78,7 @@ fn tombolo_call_put(s: ptr<function, tombolo_call_stream>, word: u32) {
     if !tombolo_call_is_open(s) {
         return;
     }
-    (*s).status = 1u;
+    (*s).status = tombolo_status_done;
     (*s).sum += tombolo_call_store((*s).arguments + 4u + (*s).put, word);
     (*s).put += 1u;
     if (*s).put >= (*s).room {
@@ -92,13 +92,13 @@ fn tombolo_call_get(s: ptr<function, tombolo_call_stream>) -> u32 {
             return 0u;
         }
         tombolo_call_send(s, 2u);
-        if (*s).status != 1u {
+        if (*s).status != tombolo_status_done {
             return 0u;
         }
         (*s).got = 0u;
         (*s).given = min(atomicLoad(&tombolo_calls[(*s).results + 1u]), (*s).room);
         if (*s).given == 0u {
-            (*s).status = 9u;
+            (*s).status = tombolo_status_end;
             return 0u;
         }
     }
@@ -110,7 +110,7 @@ fn tombolo_call_get(s: ptr<function, tombolo_call_stream>) -> u32 {
 fn tombolo_call_end(s: ptr<function, tombolo_call_stream>) -> bool {
     if tombolo_call_is_open(s) {
         tombolo_call_send(s, 3u);
-        return (*s).status == 1u;
+        return (*s).status == tombolo_status_done;
     }
     return false;
 }

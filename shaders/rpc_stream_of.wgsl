@@ -8,13 +8,13 @@ fn $name$_get(s: ptr<function, $name$_stream>) -> u32 { return tombolo_call_get(
 fn $name$_close(s: ptr<function, $name$_stream>) -> $name$_reply {
     var reply: $name$_reply;
     if tombolo_call_end(s) {
-        reply.status = 1u;
+        reply.status = tombolo_status_done;
         let results = (*s).results;
 $results$
         tombolo_call_release(s);
-        (*s).status = 8u;
+        (*s).status = tombolo_status_no_ticket;
     } else {
-        reply.status = select((*s).status, 8u, (*s).status == 0u);
+        reply.status = select((*s).status, tombolo_status_no_ticket, (*s).status == 0u);
     }
     (*s).given = 0u;
     return reply;

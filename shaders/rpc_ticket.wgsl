@@ -5,22 +5,22 @@
 // The reply word is loaded before the ticket is taken, for the same reason as in `rpc_call.wgsl`.
 fn $name$_collect(ticket: u32) -> $name$_reply {
     var reply: $name$_reply;
-    reply.status = 8u;
+    reply.status = tombolo_status_no_ticket;
     let port = (ticket >> 1u) & 0xffffu;
-    if (ticket & 1u) == 0u || port >= atomicLoad(&tombolo_calls[0]) {
+    if (ticket & 1u) == 0u || port >= atomicLoad(&tombolo_calls[tombolo_header_ports]) {
         return reply;
     }
-    let stride = atomicLoad(&tombolo_calls[7]);
-    let arguments = atomicLoad(&tombolo_calls[11]) + port * stride;
-    let results = atomicLoad(&tombolo_calls[12]) + port * stride;
-    let lock = atomicLoad(&tombolo_calls[8]) + port;
+    let stride = atomicLoad(&tombolo_calls[tombolo_header_stride]);
+    let arguments = atomicLoad(&tombolo_calls[tombolo_header_first]) + port * stride;
+    let results = atomicLoad(&tombolo_calls[tombolo_header_results]) + port * stride;
+    let lock = atomicLoad(&tombolo_calls[tombolo_header_locks]) + port;
     tombolo_call_fence();
-    let answered = atomicLoad(&tombolo_calls[atomicLoad(&tombolo_calls[10]) + port]);
-    let is_closed = atomicLoad(&tombolo_calls[4]) != 0u;
+    let answered = atomicLoad(&tombolo_calls[atomicLoad(&tombolo_calls[tombolo_header_replies]) + port]);
+    let is_closed = atomicLoad(&tombolo_calls[tombolo_header_closed]) != 0u;
     if (answered & 0x7fffu) != (ticket >> 17u) && !is_closed {
         // No answer yet, or no such call: a look at the ticket that takes nothing from others, who may leave it.
         if atomicLoad(&tombolo_calls[arguments + 2u]) == ticket && atomicLoad(&tombolo_posts[arguments]) == $opcode$u {
-            reply.status = 7u;
+            reply.status = tombolo_status_pending;
         }
         return reply;
     }
@@ -28,7 +28,7 @@ fn $name$_collect(ticket: u32) -> $name$_reply {
     if !seen.exchanged {
         if seen.old_value == ticket {
             // A weak exchange may fail for nothing.
-            reply.status = 7u;
+            reply.status = tombolo_status_pending;
         }
         return reply;
     }
@@ -38,18 +38,18 @@ fn $name$_collect(ticket: u32) -> $name$_reply {
         atomicStore(&tombolo_calls[arguments + 2u], ticket);
         return reply;
     }
-    if answered != atomicLoad(&tombolo_posts[atomicLoad(&tombolo_calls[9]) + port]) {
+    if answered != atomicLoad(&tombolo_posts[atomicLoad(&tombolo_calls[tombolo_header_requests]) + port]) {
         if is_closed {
-            reply.status = 3u;
+            reply.status = tombolo_status_stopped;
             atomicStore(&tombolo_calls[lock], 0u);
         } else {
-            reply.status = 7u;
+            reply.status = tombolo_status_pending;
             atomicStore(&tombolo_calls[arguments + 2u], ticket);
         }
         return reply;
     }
     reply.status = atomicLoad(&tombolo_calls[results]);
-    if reply.status == 1u {
+    if reply.status == tombolo_status_done {
 $results$
     }
     tombolo_call_fence();
@@ -59,14 +59,14 @@ $results$
 
 fn $name$_leave(ticket: u32) {
     let port = (ticket >> 1u) & 0xffffu;
-    if (ticket & 1u) == 0u || port >= atomicLoad(&tombolo_calls[0]) {
+    if (ticket & 1u) == 0u || port >= atomicLoad(&tombolo_calls[tombolo_header_ports]) {
         return;
     }
-    let arguments = atomicLoad(&tombolo_calls[11]) + port * atomicLoad(&tombolo_calls[7]);
+    let arguments = atomicLoad(&tombolo_calls[tombolo_header_first]) + port * atomicLoad(&tombolo_calls[tombolo_header_stride]);
     loop {
         let seen = atomicCompareExchangeWeak(&tombolo_calls[arguments + 2u], ticket, 0u);
         if seen.exchanged {
-            atomicStore(&tombolo_calls[atomicLoad(&tombolo_calls[8]) + port], 0u);
+            atomicStore(&tombolo_calls[atomicLoad(&tombolo_calls[tombolo_header_locks]) + port], 0u);
         }
         if seen.exchanged || seen.old_value != ticket {
             break;

@@ -21,8 +21,8 @@
             if look >= soon {
                 break;
             }
-            if (look & 63u) == 0u && atomicLoad(&tombolo_calls[4]) != 0u {
-                reply.status = 3u;
+            if (look & 63u) == 0u && atomicLoad(&tombolo_calls[tombolo_header_closed]) != 0u {
+                reply.status = tombolo_status_stopped;
                 waits = false;
                 break;
             }
@@ -42,7 +42,7 @@
                 asked = true;
                 limit = most;
                 if tombolo_call_withdraw(port, arguments, request) {
-                    reply.status = 15u;
+                    reply.status = tombolo_status_busy;
                     break;
                 }
             }
@@ -60,8 +60,8 @@
             if seeks && rests == 0u {
                 break;
             }
-            if atomicLoad(&tombolo_calls[4]) != 0u {
-                reply.status = 3u;
+            if atomicLoad(&tombolo_calls[tombolo_header_closed]) != 0u {
+                reply.status = tombolo_status_stopped;
                 break;
             }
         }

@@ -127,7 +127,7 @@ $first_posts$
         let turns = tombolo_server_turns;
         tombolo_server_limit = turns + $turns$u;
         $begin$
-        var status = 4u;
+        var status = $unknown$u;
         switch call[3] {
 $cases$
             default: {}

@@ -14,7 +14,7 @@ fn tombolo_server_answer(arguments: u32, results: u32, taken: u32, reply: u32, r
     let turns = tombolo_server_turns;
     tombolo_server_limit = turns + $turns$u;
     $begin$
-    var status = 4u;
+    var status = $unknown$u;
     switch opcode {
 $cases$
         default: {}

@@ -6,8 +6,8 @@
 var<private> tombolo_server_sum: u32;
 
 fn tombolo_server_mixed(at: u32, word: u32) -> u32 {
-    let mixed = (word ^ (at * 0x9e3779b1u)) * 0x85ebca6bu;
-    return (mixed ^ (mixed >> 15u)) * 0xc2b2ae35u;
+    $mixed_word$
+    return $of_word$;
 }
 
 fn tombolo_server_store(at: u32, word: u32) {
@@ -21,10 +21,10 @@ fn tombolo_server_seal(results: u32, status: u32, reply: u32, request: u32) {
     if status == $failed$u {
         lease = atomicLoad(&tombolo_server[$lease$u]);
     }
-    let sum = select(0u, tombolo_server_sum, status == 1u);
+    let sum = select(0u, tombolo_server_sum, status == $done_status$u);
     tombolo_server_sum = 0u;
     atomicStore(&tombolo_answers[results], status);
     atomicStore(&tombolo_answers[results + 1u], lease);
     let head = tombolo_server_mixed(results, status) + tombolo_server_mixed(results + 1u, lease);
-    atomicStore(&tombolo_answers[results + 3u], sum + head + tombolo_server_mixed(reply, request));
+    atomicStore(&tombolo_answers[results + $seal$u], sum + head + tombolo_server_mixed(reply, request));
 }

@@ -20,7 +20,7 @@ $fetch$
     let results = $results_at$;
     let length = call[4];
     tombolo_server_limit = $turns$u;
-    var status = 4u;
+    var status = $unknown$u;
     switch call[3] {
 $cases$
         default: {}

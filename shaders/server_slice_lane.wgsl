@@ -7,7 +7,7 @@ fn tombolo_server_answer(index: u32) {
     let opcode = $opcode$;
     let length = $length$;
     tombolo_server_limit = $turns$u;
-    var status = 4u;
+    var status = $unknown$u;
     switch opcode {
 $cases$
         default: {}

@@ -3,6 +3,10 @@
 #![no_main]
 
 #[allow(dead_code)]
+#[path = "../../src/error_text.rs"]
+mod error_text;
+
+#[allow(dead_code)]
 #[path = "../../src/memory/region/mod.rs"]
 mod region;
 

@@ -4,12 +4,21 @@
 #![no_main]
 
 #[allow(dead_code)]
+#[path = "../../src/clock.rs"]
+mod clock;
+
+#[allow(dead_code)]
 #[path = "../../src/device/call_status.rs"]
 mod call_status;
+
+#[allow(dead_code)]
+#[path = "../../src/device/call_words.rs"]
+mod call_words;
 
 /// What ports use of the crate.
 mod device {
     pub use super::call_status::CallStatus;
+    pub(crate) use super::call_words;
 }
 
 #[allow(dead_code)]

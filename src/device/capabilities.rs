@@ -329,5 +329,4 @@ impl Make {
 }
 
 #[cfg(test)]
-#[path = "capabilities_tests.rs"]
 mod tests;

@@ -12,7 +12,8 @@ use std::sync::{Arc, Mutex, Weak};
 use std::task::Waker;
 
 use super::capture;
-use super::submissions::{Pace, Submissions};
+use super::pace::Pace;
+use super::submissions::Submissions;
 use super::wait::lock;
 use crate::clock::Instant;
 

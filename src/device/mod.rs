@@ -4,6 +4,7 @@
 
 pub(crate) mod aspect;
 pub(crate) mod call_status;
+pub(crate) mod call_words;
 pub(crate) mod capabilities;
 pub(crate) mod completion_hook;
 #[cfg(embedded)]
@@ -24,6 +25,7 @@ pub(crate) mod live;
 pub(crate) mod mapping;
 pub(crate) mod open;
 pub(crate) mod outcome;
+pub(crate) mod pace;
 pub(crate) mod pipeline_cache;
 pub(crate) mod prints;
 pub(crate) mod probe;
@@ -32,6 +34,7 @@ pub(crate) mod queue;
 pub(crate) mod release;
 pub(crate) mod resident;
 pub(crate) mod sanitizer;
+pub(crate) mod staging;
 pub(crate) mod status;
 pub(crate) mod submissions;
 pub(crate) mod tier;
@@ -104,6 +107,8 @@ pub(crate) struct DeviceShared {
     /// The submissions, and their ends.
     pub(crate) submissions: Arc<Submissions>,
     pub(crate) waiter: Waiter,
+    /// Staging memory of copies to the host.
+    pub(crate) downloads: staging::Downloads,
     #[cfg_attr(web, allow(dead_code))] // Tasks of the page call.
     pub(crate) callbacks: event::CallbackQueue,
     pub(crate) pipeline_cache: Option<pipeline_cache::DiskCache>,

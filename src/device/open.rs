@@ -504,6 +504,7 @@ fn assemble(
         options,
         lost,
         waiter: Waiter::default(),
+        downloads: super::staging::Downloads::default(),
         callbacks: CallbackQueue::default(),
         pipeline_cache,
         memory_extension: ExtensionSlot::default(),

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::completion_hook::CompletionHook;
+use super::staging::Downloads;
 use super::status::{Mirror, PendingMirror, Reading};
 use super::submissions::Submissions;
 use crate::error_text::debug_by_text;
@@ -189,30 +190,22 @@ impl Profiler {
     pub(crate) fn resolve(
         &mut self,
         device: &wgpu::Device,
+        downloads: &Downloads,
         encoder: &mut wgpu::CommandEncoder,
         mirrors: &mut Vec<PendingMirror>,
     ) {
         for set in self.open.drain(..) {
             let bytes = u64::from(set.used) * 8;
-            let buffer = |label, usage| {
-                device.create_buffer(&wgpu::BufferDescriptor {
-                    label: Some(label),
-                    size: bytes,
-                    usage,
-                    mapped_at_creation: false,
-                })
-            };
-            let resolve = buffer(
-                "tombolo timestamps",
-                wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC,
-            );
-            let staging = buffer(
-                "tombolo timestamps read-back",
-                wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
-            );
+            let resolve = device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some("tombolo timestamps"),
+                size: bytes,
+                usage: wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC,
+                mapped_at_creation: false,
+            });
+            let memory = downloads.take(device, bytes, bytes);
             encoder.resolve_query_set(&set.queries, 0..set.used, &resolve, 0);
-            encoder.copy_buffer_to_buffer(&resolve, 0, &staging, 0, bytes);
-            let pending = PendingMirror::of(staging);
+            encoder.copy_buffer_to_buffer(&resolve, 0, memory.buffer(), 0, bytes);
+            let pending = PendingMirror::of(memory, bytes);
             // One batch fills a set, and is closed once.
             let _ = set.ticks.set(pending.mirror());
             mirrors.push(pending);

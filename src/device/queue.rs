@@ -447,13 +447,16 @@ impl Recorder<'_> {
         let mut mirrors = Vec::new();
         let (commands, refused) = super::capture(&device.raw, || {
             if let (Some(pool), true) = (&state.status, records_used) {
-                mirrors.extend(pool.collect(&device.raw, &mut encoder));
+                mirrors.extend(pool.collect(&device.raw, &device.downloads, &mut encoder));
             }
             if let Some(profiler) = state.profiler.as_mut() {
-                profiler.resolve(&device.raw, &mut encoder, &mut mirrors);
+                profiler.resolve(&device.raw, &device.downloads, &mut encoder, &mut mirrors);
             }
             encoder.finish()
         });
+        if refused.is_some() {
+            mirrors.iter_mut().for_each(PendingMirror::discard);
+        }
         let mirror = mirrors.first().filter(|_| records_used);
         let mirror = mirror.map(PendingMirror::mirror);
         let mut hooks = Vec::new();

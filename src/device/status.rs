@@ -10,7 +10,9 @@ use std::sync::{Arc, Mutex};
 
 use super::live::LiveBuffer;
 use super::mapping::{Mapped, Mapping};
-use super::submissions::{Pace, Submissions};
+use super::pace::Pace;
+use super::staging::{Downloads, Lent};
+use super::submissions::Submissions;
 use super::wait::lock;
 use super::words::Words;
 
@@ -47,7 +49,11 @@ enum Copied {
     /// The batch is not submitted.
     #[default]
     Open,
-    Mapping(Mapping),
+    Mapping {
+        mapping: Mapping,
+        /// Given back after the unmapping.
+        _memory: Lent,
+    },
     There(Arc<Vec<u32>>),
     /// The words cannot be had.
     Gone,
@@ -65,7 +71,8 @@ pub(crate) enum Reading<T> {
 
 /// A batch's copy of the records, to be mapped after submission.
 pub(crate) struct PendingMirror {
-    buffer: wgpu::Buffer,
+    memory: Lent,
+    bytes: u64,
     mirror: Mirror,
 }
 
@@ -141,22 +148,16 @@ impl StatusPool {
     pub(crate) fn collect(
         &self,
         device: &wgpu::Device,
+        downloads: &Downloads,
         encoder: &mut wgpu::CommandEncoder,
     ) -> Option<PendingMirror> {
         let Memory::Mirrored(buffer) = &self.memory else {
             return None;
         };
-        let staging = device.create_buffer(&wgpu::BufferDescriptor {
-            label: Some("tombolo status mirror"),
-            size: buffer.size(),
-            usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
-            mapped_at_creation: false,
-        });
-        encoder.copy_buffer_to_buffer(buffer, 0, &staging, 0, buffer.size());
-        Some(PendingMirror {
-            buffer: staging,
-            mirror: Mirror::default(),
-        })
+        let bytes = buffer.size();
+        let memory = downloads.take(device, bytes, bytes);
+        encoder.copy_buffer_to_buffer(buffer, 0, memory.buffer(), 0, bytes);
+        Some(PendingMirror::of(memory, bytes))
     }
 
     /// A record, whose batch has ended.
@@ -194,7 +195,7 @@ impl Mirror {
     /// All words, whose batch has ended. Never waits: a caller finding pending records polls, and asks again.
     pub(crate) fn words(&self) -> Reading<Arc<Vec<u32>>> {
         let mut copied = lock(&self.0);
-        if let Copied::Mapping(mapping) = &*copied {
+        if let Copied::Mapping { mapping, .. } = &*copied {
             *copied = match mapping.state() {
                 Mapped::Pending => return Reading::Pending,
                 Mapped::Ready => match mapping.take(bytemuck::pod_collect_to_vec) {
@@ -206,7 +207,7 @@ impl Mirror {
         }
         match &*copied {
             Copied::There(words) => Reading::There(Arc::clone(words)),
-            Copied::Open | Copied::Gone | Copied::Mapping(_) => Reading::Gone,
+            Copied::Open | Copied::Gone | Copied::Mapping { .. } => Reading::Gone,
         }
     }
 }
@@ -231,12 +232,18 @@ impl Mirror {
 }
 
 impl PendingMirror {
-    /// A copy in a buffer of the caller.
-    pub(crate) fn of(buffer: wgpu::Buffer) -> Self {
+    /// A copy of `bytes` bytes in this memory.
+    pub(crate) fn of(memory: Lent, bytes: u64) -> Self {
         Self {
-            buffer,
+            memory,
+            bytes,
             mirror: Mirror::default(),
         }
+    }
+
+    /// Has the memory dropped instead of given back: wgpu may have refused to make it.
+    pub(crate) fn discard(&mut self) {
+        self.memory.discard();
     }
 
     /// Where the words will be.
@@ -246,8 +253,11 @@ impl PendingMirror {
 
     /// Maps the copy: its batch was submitted.
     pub(crate) fn map(self, device: &wgpu::Device) {
-        let mapping = Mapping::begin(device, &self.buffer, 0..self.buffer.size());
-        *lock(&self.mirror.0) = Copied::Mapping(mapping);
+        let mapping = Mapping::begin(device, self.memory.buffer(), 0..self.bytes);
+        *lock(&self.mirror.0) = Copied::Mapping {
+            mapping,
+            _memory: self.memory,
+        };
     }
 }
 
@@ -275,7 +285,9 @@ mod tests {
                 .write_buffer(records, 0, bytemuck::cast_slice(&words));
             let mut encoder =
                 raw.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
-            let pending = pool.collect(raw, &mut encoder).unwrap();
+            let pending = pool
+                .collect(raw, &device.shared.downloads, &mut encoder)
+                .unwrap();
             let mirror = pending.mirror();
             // Nothing was submitted.
             assert_eq!(mirror.words(), Reading::Gone);

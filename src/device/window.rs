@@ -15,7 +15,6 @@
 // Mapping memory is done by the operating system, and mapped memory is reached through pointers.
 #![allow(unsafe_code)]
 
-mod ranges;
 mod system;
 
 use std::fmt;
@@ -23,9 +22,10 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use rangemap::RangeSet;
+
 use super::words::Words;
 use crate::error_text::debug_by_text;
-use ranges::{Ranges, overlap};
 
 /// Why memory of a window could not be had or given back. Offsets count from the window's base.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
@@ -129,9 +129,9 @@ pub(crate) struct Window {
 #[derive(Default)]
 struct State {
     /// Readable and writable.
-    committed: Ranges,
+    committed: RangeSet<u64>,
     /// Not committed, but its pages may hold old contents.
-    stale: Ranges,
+    stale: RangeSet<u64>,
     /// In use; the same range may be there several times.
     pinned: Vec<Range<u64>>,
 }
@@ -193,7 +193,7 @@ impl Window {
 
     /// The bytes that have memory.
     pub(crate) fn committed_bytes(&self) -> u64 {
-        self.lock().committed.total()
+        total(&self.lock().committed)
     }
 
     /// The offset of `address`, if inside the window (committed or not).
@@ -208,7 +208,7 @@ impl Window {
     pub(crate) fn commit(&self, range: Range<u64>) -> Result<(), WindowError> {
         self.check(&range)?;
         let mut state = self.lock();
-        let gaps = state.committed.gaps(&range);
+        let gaps: Vec<_> = state.committed.gaps(&range).collect();
         for (done, gap) in gaps.iter().enumerate() {
             let stale = state.stale.overlaps(gap);
             // SAFETY: the gap lies in the window (checked above), is made of whole pages like all
@@ -225,7 +225,7 @@ impl Window {
                 });
             }
         }
-        state.stale.remove(&range);
+        state.stale.remove(range.clone());
         state.committed.insert(range);
         Ok(())
     }
@@ -238,7 +238,8 @@ impl Window {
     pub(crate) fn decommit(&self, range: Range<u64>) -> Result<(), WindowError> {
         self.check(&range)?;
         let mut state = self.lock();
-        if state.pinned.iter().any(|pinned| overlap(pinned, &range)) {
+        let meets = |pinned: &Range<u64>| pinned.start < range.end && range.start < pinned.end;
+        if state.pinned.iter().any(meets) {
             return Err(WindowError::InUse {
                 start: range.start,
                 end: range.end,
@@ -246,7 +247,7 @@ impl Window {
         }
         // SAFETY: the range is made of whole pages of the window, and nobody has pinned any of them.
         unsafe { self.give_back(&mut state, &range) };
-        state.committed.remove(&range);
+        state.committed.remove(range);
         Ok(())
     }
 
@@ -257,7 +258,7 @@ impl Window {
     unsafe fn give_back(&self, state: &mut State, range: &Range<u64>) {
         // SAFETY: the caller's promise.
         if unsafe { system::decommit(self.at(range.start), range) } {
-            state.stale.remove(range);
+            state.stale.remove(range.clone());
         } else {
             state.stale.insert(range.clone());
         }
@@ -267,7 +268,7 @@ impl Window {
     pub(crate) fn pin(self: &Arc<Self>, range: Range<u64>) -> Result<Pinned, WindowError> {
         self.check(&range)?;
         let mut state = self.lock();
-        if !state.committed.gaps(&range).is_empty() {
+        if state.committed.gaps(&range).next().is_some() {
             return Err(WindowError::NotCommitted {
                 start: range.start,
                 end: range.end,
@@ -306,6 +307,11 @@ impl Window {
         // Nothing in here panics half way through a change.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The numbers in a set.
+fn total(set: &RangeSet<u64>) -> u64 {
+    set.iter().map(|range| range.end - range.start).sum()
 }
 
 impl Drop for Window {

@@ -218,14 +218,14 @@ impl HeapUse {
     }
 }
 
-/// Runs the pipeline from text to a validated module.
-pub(crate) fn compile(
+/// The specialized module, and the instances of its device globals.
+fn specialized(
     program: &Program,
     entry: &str,
     constants: &Constants,
     options: &CompileOptions,
     names: &GlobalTable,
-) -> Result<Compiled, KernelError> {
+) -> Result<(Specialized, Vec<Arc<Instance>>), KernelError> {
     let mut instances = Vec::new();
     let mut place = |uses: &[GlobalUse]| {
         let found = names.resolve(&program.identity(), uses);
@@ -238,6 +238,18 @@ pub(crate) fn compile(
             .any(|pair| pair[0].chunk != pair[1].chunk))
     };
     let special = specialize_in(program, entry, constants, options.environment(), &mut place)?;
+    Ok((special, instances))
+}
+
+/// Runs the pipeline from text to a validated module.
+pub(crate) fn compile(
+    program: &Program,
+    entry: &str,
+    constants: &Constants,
+    options: &CompileOptions,
+    names: &GlobalTable,
+) -> Result<Compiled, KernelError> {
+    let (special, instances) = specialized(program, entry, constants, options, names)?;
     let Specialized {
         mut module,
         entry: mut index,
@@ -266,24 +278,28 @@ pub(crate) fn compile(
     let mut spill = None;
     if let Some(threshold) = threshold {
         let scratch = (bindings.scratch(), options.scratch_bytes);
-        let files = &program.inner.files;
-        let reporter = Reporter { files, text: &text };
+        let reporter = program.inner.reporter(&text);
         let spilled = spill_arrays(&mut module, index, threshold, scratch, &reporter);
         index = 0;
         spill = Some(spilled.map_err(|error| error.unwrap_or_else(|| untyped(program, entry)))?);
         revalidate(&module, options.capabilities(), program, entry)?;
     }
-    let has_calls = call_use.calls;
-    let added = instrument(&mut module, index, options, &prints, has_calls, &bindings);
+    let added = instrument(
+        &mut module,
+        index,
+        options,
+        &prints,
+        call_use.calls,
+        &bindings,
+    );
     if added.changed {
         revalidate(&module, options.capabilities(), program, entry)?;
     }
-    let guard = added.guard;
     check_shape(&module, index, options.nesting, program, &text)?;
-    let guarded = guard.is_some();
+    let guarded = added.guard.is_some();
     let system = pointers.as_ref().is_some_and(|facts| facts.system);
-    let heap =
-        (pointers.as_ref().filter(|_| !system)).map(|facts| HeapUse::of(facts, &options.heap));
+    let follows = pointers.as_ref().filter(|_| !system);
+    let heap = follows.map(|facts| HeapUse::of(facts, &options.heap));
     let checked = pointers.filter(|facts| !facts.sites.is_empty());
     // Also where nothing is followed: the variables for checks are there as soon as checks are possible.
     let status = Some(bindings.status());
@@ -296,15 +312,8 @@ pub(crate) fn compile(
     let prints = (program.inner.prints.as_ref().zip(prints))
         .map(|(prints, facts)| Arc::new(sites(&places, prints, facts)));
     let reports = guarded || checked.is_some() || has_status || call_use.reports;
-    let report = reports.then(|| {
-        report(
-            Arc::clone(&places),
-            guard,
-            checked,
-            calls.clone(),
-            span_sites,
-        )
-    });
+    let (at, called) = (Arc::clone(&places), calls.clone());
+    let report = reports.then(|| report(at, added.guard, checked, called, span_sites));
     Ok(Compiled {
         id: unique_id(),
         program: program.name().into(),
@@ -447,10 +456,7 @@ fn check_shape(
     let Some(point) = module.entry_points.get(entry) else {
         return Ok(());
     };
-    let reporter = Reporter {
-        files: &program.inner.files,
-        text,
-    };
+    let reporter = program.inner.reporter(text);
     let size = nesting::unfolded(module, &point.function);
     if size > MOST_UNFOLDED {
         return Err(reporter.excess(Excess {

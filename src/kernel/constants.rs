@@ -390,5 +390,4 @@ impl Constants {
 }
 
 #[cfg(test)]
-#[path = "constants_tests.rs"]
 mod tests;

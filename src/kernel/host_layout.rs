@@ -303,9 +303,7 @@ macro_rules! shared {
 }
 
 #[cfg(test)]
-#[path = "host_layout_tests.rs"]
 mod tests;
 
 #[cfg(test)]
-#[path = "host_layout/nested_tests.rs"]
 mod nested_tests;

@@ -250,5 +250,4 @@ pub(crate) fn edited(source: &str, prints: &Prints) -> String {
 }
 
 #[cfg(test)]
-#[path = "print_tests.rs"]
 mod tests;

@@ -558,5 +558,4 @@ impl Inner {
 }
 
 #[cfg(test)]
-#[path = "specialize_tests.rs"]
 mod tests;

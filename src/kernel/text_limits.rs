@@ -388,5 +388,4 @@ pub(crate) fn check_types(module: &Module) -> Result<(), Excess> {
 }
 
 #[cfg(test)]
-#[path = "text_limits_tests.rs"]
 pub(super) mod tests;

@@ -7,7 +7,7 @@ use bytemuck::NoUninit;
 use super::error::LaunchError;
 use crate::device::DeviceShared;
 use crate::kernel::layout::{Shape, TypeLayout};
-use crate::kernel::reflect::{ArgumentInfo, ArgumentKind, Interface};
+use crate::kernel::reflect::{ArgumentInfo, ArgumentKind};
 use crate::memory::buffer::BufferShared;
 use crate::memory::buffers::residency_guard::PartView;
 use crate::memory::places::{check_words, needed_of_target};
@@ -371,67 +371,6 @@ fn check_size(
         });
     }
     Ok(())
-}
-
-/// Finds two arguments with the same buffer, either of which the kernel may write: wgpu allows a
-/// buffer a single use in a dispatch.
-///
-/// Arguments in the shared heap often lie in the same buffer, and may, as long as their bytes are apart, and so may
-/// arguments bound elsewhere according to `is_staged`. The result has a bit for each argument to be bound for writing
-/// because of another argument; no bits, if `through_heap` says that the kernel reaches all of them through the heap.
-pub(crate) fn check_aliases(
-    kernel: &str,
-    interface: &Interface,
-    given: &[Option<Given>],
-    is_staged: impl Fn(usize, &BufferView) -> bool,
-    through_heap: bool,
-) -> Result<u64, LaunchError> {
-    let view = |index: usize| match given.get(index) {
-        Some(Some(Given::Buffer { view, .. })) => Some(view),
-        _ => None,
-    };
-    let use_of = |index: usize| match &interface.arguments[index].kind {
-        ArgumentKind::Storage { writable: true, .. } => 2,
-        ArgumentKind::Storage { .. } => 1,
-        _ => 0,
-    };
-    let mut written = 0u64;
-    for first in 0..interface.arguments.len() {
-        let Some(one) = view(first) else { continue };
-        for second in first + 1..interface.arguments.len() {
-            let Some(other) = view(second) else {
-                continue;
-            };
-            if one.shared.raw != other.shared.raw || (use_of(first) != 2 && use_of(second) != 2) {
-                continue;
-            }
-            let (a, b) = (one.range(), other.range());
-            let apart = a.end <= b.start || b.end <= a.start;
-            if apart && (is_staged(first, one) || is_staged(second, other)) {
-                continue;
-            }
-            let storage = use_of(first) > 0 && use_of(second) > 0;
-            if one.shared.is_heap && apart && storage && through_heap {
-                continue;
-            }
-            if one.shared.is_heap && apart && storage && second < 64 {
-                written |= (1 << first) | (1 << second);
-                continue;
-            }
-            return Err(LaunchError::Aliased {
-                kernel: kernel.to_string(),
-                first: interface.arguments[first].name.clone(),
-                second: interface.arguments[second].name.clone(),
-            });
-        }
-    }
-    // Arguments written by the kernel anyway need no other form.
-    for index in 0..interface.arguments.len().min(64) {
-        if use_of(index) == 2 {
-            written &= !(1 << index);
-        }
-    }
-    Ok(written)
 }
 
 /// The arguments of a kernel in words, for messages.

@@ -113,7 +113,7 @@ impl Device {
         let shared = &self.shared;
         Arena::clear(shared);
         ScratchMemory::clear(shared);
-        staging::of(shared).trim();
+        staging::of(shared).trim(shared);
         bind_groups(shared).clear();
         shared.kernel_extension.get::<KernelCache>().clear();
         shared.context_extension.get::<ModuleCache>().clear();

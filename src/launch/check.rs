@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::arguments::{Given, Way, check, check_aliases, describe};
+use super::aliases::{self, Bound, Meeting, Use, check_aliases};
+use super::arguments::{Given, Way, check, describe};
 use super::dispatch::Extents;
 use super::grid::Groups;
 use super::parts::{Parts, buffers, staging};
@@ -62,7 +63,7 @@ impl Launch {
         let reaches_heap = self.kernel.shared.compiled.heap.is_some();
         let is_staged = |slot, view: &BufferView| self.is_staged(slot, view);
         self.variant.written =
-            check_aliases(name, interface, &self.given, is_staged, reaches_heap)?;
+            check_aliases(name, interface, &self.given, &is_staged, reaches_heap)?;
         self.check_immediates()?;
         Parts::check(self)
     }
@@ -214,20 +215,23 @@ impl Launch {
                 needed,
             });
         }
-        let arguments = self.interface().arguments.iter().zip(&self.given);
-        for (slot, (info, given)) in arguments.enumerate() {
-            if let Some(Given::Buffer { view, .. }) = given
-                && self.writes(slot)
-                && !self.is_staged(slot, view)
-                && view.shared.raw == buffer.shared.raw
-            {
-                return Err(LaunchError::Aliased {
-                    kernel: self.name(),
-                    first: info.name.clone(),
-                    second: argument(),
-                });
-            }
+        let counts = Bound {
+            view: buffer,
+            bound_as: Use::Apart,
+            argument: None,
+        };
+        let is_staged = |slot, view: &BufferView| self.is_staged(slot, view);
+        let arguments = aliases::arguments(self.interface(), &self.given, &is_staged);
+        let mut aliased = arguments.filter(|(_, argument)| {
+            counts.beside(argument) == Meeting::Aliased && !argument.is_staged()
+        });
+        match aliased.next() {
+            Some((slot, _)) => Err(LaunchError::Aliased {
+                kernel: self.name(),
+                first: self.argument(slot),
+                second: argument(),
+            }),
+            None => Ok(()),
         }
-        Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! Launches: arguments by their WGSL names, a grid, and an event.
 
+mod aliases;
 pub(crate) mod arguments;
 pub(crate) mod bind;
 pub(crate) mod callee;

@@ -148,20 +148,8 @@ fn pattern_words(
     if pattern.len() <= SHORT_PATTERN {
         return Ok(None);
     }
-    let buffer = staging::make(
-        device,
-        "fill",
-        &wgpu::BufferDescriptor {
-            label: Some("fill pattern"),
-            size: (pattern.len() as u64).next_multiple_of(4),
-            usage: wgpu::BufferUsages::STORAGE,
-            mapped_at_creation: true,
-        },
-    )?;
-    if let Ok(mut view) = buffer.get_mapped_range_mut(..) {
-        staging::fill(&mut view, 0, pattern);
-    }
-    buffer.unmap();
+    let (usage, bytes) = (wgpu::BufferUsages::STORAGE, pattern.len() as u64);
+    let buffer = staging::make_filled(device, "fill", "fill pattern", usage, bytes, pattern)?;
     Ok(Some(buffer))
 }
 

@@ -11,6 +11,7 @@ pub mod migrate;
 pub(crate) mod pinned;
 pub(crate) mod places;
 pub(crate) mod pointer;
+pub(crate) mod ranges;
 pub(crate) mod readback;
 pub mod region;
 pub(crate) mod shift;

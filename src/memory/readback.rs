@@ -14,9 +14,9 @@ use super::buffer::{DeviceBuffer, MemoryError, bounds};
 use super::host_memory::{self, Destination};
 use super::pinned::direct;
 use super::places::check_words;
-use super::staging::{AWAIT_READ, Coming, Lent, Missing, Piece, check_submitted, pump, receive};
+use super::staging::{self, AWAIT_READ, Coming, Missing, Piece};
+use super::staging::{check_submitted, pump, receive};
 use crate::device::DeviceShared;
-use crate::device::mapping::Mapping;
 use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::wait::lock;
 use crate::error_text::debug_by_text;
@@ -165,7 +165,7 @@ impl<T: Pod> DeviceBuffer<T> {
         let piece = Piece { bytes };
         let (words, range) = (piece.words(), piece.bytes.clone());
         let count = words.end - words.start;
-        let memory = Lent::take(device, WHAT, count)?;
+        let memory = staging::download(device, WHAT, count)?;
         device.complete_dependencies(None);
         let (batch, depends_on) = {
             let mut queue = device.queue.lock(device);
@@ -180,8 +180,7 @@ impl<T: Pod> DeviceBuffer<T> {
             (batch, depends_on)
         };
         check_submitted("a read", &batch)?;
-        let mapping = Mapping::begin(&device.raw, memory.buffer(), 0..count);
-        let coming = Coming::new(batch, mapping, memory, piece);
+        let coming = Coming::begin(&device.raw, batch, memory, piece);
         Ok(begun(State::Coming(Arc::new(coming)), depends_on))
     }
 }

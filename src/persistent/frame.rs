@@ -17,22 +17,18 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use super::block::Block;
 use super::settle::{self, Calls};
-use crate::device::live::{LiveBuffer, Reader};
-use crate::device::words::Words as _;
 use crate::device::{DeviceShared, ImportError, LiveError};
 use crate::kernel::server::Places;
 use crate::memory::MemoryError;
 use crate::rpc::port::layout::{BEGUN, LINE, PREFIX, PortLayout, SEAL};
 use crate::rpc::port::seal::{mixed, mixed_all};
-use crate::rpc::port::words::{ClientWords, HostWords, OwnWords, Words};
+use crate::rpc::port::words::{ClientWords, HostWords, Words};
+use crate::rpc::{OwnWords, PortMemory};
 
 /// Where the words are.
 enum Memory {
-    Live(LiveBuffer),
-    /// The buffers of the host's writes, and of the kernel's.
-    Split(LiveBuffer, LiveBuffer),
-    /// The host's own: of a loopback, whose server is a thread, or for calls that travel in slices.
-    Host(OwnWords),
+    /// Memory of the host alone is that of a loopback, whose server is a thread, or for calls that travel in slices.
+    Ports(PortMemory),
     /// Pages of the host that several devices use in place: kernels of other devices call, too.
     Block(Block),
 }
@@ -53,16 +49,8 @@ impl Frame {
     pub fn new(device: &DeviceShared, layout: PortLayout, lanes: usize) -> Result<Self, LiveError> {
         let places = places(layout, lanes);
         let bytes = (places.beat + lanes.next_multiple_of(LINE)) as u64 * 4;
-        let make = |reader, label| {
-            let backend = device.capabilities.backend;
-            LiveBuffer::new(&device.raw, backend, reader, bytes, label)
-        };
-        let down = make(Reader::Kernel, "tombolo server")?;
-        let memory = match device.capabilities.splits_ports() {
-            false => Memory::Live(down),
-            true => Memory::Split(down, make(Reader::Host, "tombolo answers")?),
-        };
-        Ok(Self::of(memory, layout, lanes))
+        let memory = PortMemory::on_device(device, bytes, "tombolo server", "tombolo answers")?;
+        Ok(Self::of(Memory::Ports(memory), layout, lanes))
     }
 
     /// Ports in the host's memory, which no kernel sees.
@@ -71,7 +59,7 @@ impl Frame {
     /// [`MemoryError::HostMemory`].
     pub fn on_host(layout: PortLayout) -> Result<Self, MemoryError> {
         let words = OwnWords::new("ports", places(layout, 1).beat + LINE)?;
-        Ok(Self::of(Memory::Host(words), layout, 1))
+        Ok(Self::of(Memory::Ports(PortMemory::Host(words)), layout, 1))
     }
 
     fn of(memory: Memory, layout: PortLayout, lanes: usize) -> Self {
@@ -107,7 +95,7 @@ impl Frame {
 
     /// Whether the ports are the host's alone.
     pub fn is_sliced(&self) -> bool {
-        matches!(self.memory, Memory::Host(_))
+        matches!(self.memory, Memory::Ports(PortMemory::Host(_)))
     }
 
     pub fn layout(&self) -> PortLayout {
@@ -117,9 +105,7 @@ impl Frame {
     /// The buffer of the host's writes, and the buffer of the kernel's writes where separate.
     pub fn buffers(&self) -> [Option<&wgpu::Buffer>; 2] {
         match &self.memory {
-            Memory::Live(live) => [Some(live.buffer()), None],
-            Memory::Split(down, up) => [Some(down.buffer()), Some(up.buffer())],
-            Memory::Host(_) => [None, None],
+            Memory::Ports(ports) => ports.buffers(),
             Memory::Block(block) => [Some(block.buffer()), None],
         }
     }
@@ -143,8 +129,7 @@ impl Frame {
     /// What the host writes.
     fn down(&self) -> &HostWords {
         match &self.memory {
-            Memory::Live(live) | Memory::Split(live, _) => live.words(),
-            Memory::Host(words) => words,
+            Memory::Ports(ports) => ports.down(),
             Memory::Block(block) => block.words(),
         }
     }
@@ -152,8 +137,7 @@ impl Frame {
     /// What the kernel writes.
     fn up(&self) -> &HostWords {
         match &self.memory {
-            Memory::Live(live) | Memory::Split(_, live) => live.words(),
-            Memory::Host(words) => words,
+            Memory::Ports(ports) => ports.up(),
             Memory::Block(block) => block.words(),
         }
     }
@@ -177,17 +161,14 @@ impl Frame {
             return;
         };
         let hint = port as u32 & 0xffff;
-        match &self.memory {
-            Memory::Live(_) | Memory::Host(_) | Memory::Block(_) => {
-                let count = (posts as u32) << 16;
-                let next = |old: u32| Some((old & 0xffff_0000).wrapping_add(count) | hint);
-                let _ = bell.fetch_update(Ordering::AcqRel, Ordering::Relaxed, next);
-            }
-            Memory::Split(..) => {
-                // Every value is written once, so the kernel sees a change whatever comes last.
-                let count = self.rings.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
-                self.store(place, count);
-            }
+        if self.is_sealed() {
+            // Over the bus every value is written once, so the kernel sees a change whatever comes last.
+            let count = self.rings.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
+            self.store(place, count);
+        } else {
+            let count = (posts as u32) << 16;
+            let next = |old: u32| Some((old & 0xffff_0000).wrapping_add(count) | hint);
+            let _ = bell.fetch_update(Ordering::AcqRel, Ordering::Relaxed, next);
         }
     }
 
@@ -371,7 +352,7 @@ pub(super) fn places(layout: PortLayout, lanes: usize) -> Places {
 
 impl Words for Frame {
     fn is_sealed(&self) -> bool {
-        matches!(self.memory, Memory::Split(..))
+        matches!(&self.memory, Memory::Ports(ports) if ports.is_split())
     }
 
     fn load(&self, index: usize) -> u32 {
@@ -394,16 +375,8 @@ impl Words for Frame {
             request.store(value, Ordering::Release);
         }
         match &self.memory {
-            Memory::Live(live) => live.words().store(index, value),
-            Memory::Host(words) => words.store(index, value),
+            Memory::Ports(ports) => ports.store(index, value),
             Memory::Block(block) => block.words().store(index, value),
-            Memory::Split(down, _) => {
-                // Windows over the bus combine writes, and keep no order without a fence; the second fence sends the
-                // word.
-                fence(Ordering::SeqCst);
-                down.words().store(index, value);
-                fence(Ordering::SeqCst);
-            }
         }
     }
 

@@ -17,6 +17,7 @@ use super::frame::Frame;
 use super::urgent::Priority;
 use crate::clock::Instant;
 use crate::device::CallStatus;
+use crate::device::pace::Pace;
 use crate::kernel::server::{FAILED, HandlerDeclaration, TOO_LONG};
 use crate::rpc::port::client::{Client, Posted};
 use crate::rpc::port::words::Words as _;
@@ -27,9 +28,6 @@ const WITHDRAWN: u32 = CallStatus::Busy.code();
 const LOOKS: u32 = 20_000;
 /// Between two looks at what has become of the server.
 const ROUND: u32 = 64;
-/// The first and the longest sleep between two looks.
-const NAP: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
-
 /// The longest sleep of a caller with a slice on its way, woken by the answer.
 const LANDING: Duration = Duration::from_millis(20);
 
@@ -39,18 +37,6 @@ thread_local! {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         Cell::new(NEXT.fetch_add(1, Ordering::Relaxed))
     };
-}
-
-/// Sleeps that become longer.
-#[derive(Default)]
-struct Naps(u32);
-
-impl Naps {
-    fn take(&mut self, left: Option<Duration>) {
-        let time = NAP.0.saturating_mul(1 << self.0.min(16)).min(NAP.1);
-        self.0 += 1;
-        std::thread::sleep(left.map_or(time, |left| time.min(left)));
-    }
 }
 
 /// The time that a caller has.
@@ -230,7 +216,7 @@ impl<'c> PortClient<'c> {
 
     /// Posts a call as soon as a port is free.
     pub fn post(&self, arguments: &[u32], deadline: Deadline) -> Result<Posted, CallError> {
-        let mut naps = Naps::default();
+        let mut pace = Pace::asleep();
         loop {
             let landed = self.landed();
             if let Some(posted) = self.try_post(arguments)? {
@@ -239,7 +225,7 @@ impl<'c> PortClient<'c> {
             if let Some(hindrance) = self.hindrance() {
                 return Err(hindrance);
             }
-            self.rest(&mut naps, landed, deadline.left(self.name())?);
+            self.rest(&mut pace, landed, deadline.left(self.name())?);
         }
     }
 
@@ -339,7 +325,7 @@ impl<'c> PortClient<'c> {
         // Calls in slices take their time, and a spinning caller would take the processor from the relay.
         let mut spinner = Spinner::take(self.core).filter(|_| !self.core.is_sliced());
         let mut looks = 0u32;
-        let mut naps = Naps::default();
+        let mut pace = Pace::asleep();
         let mut verification = PendingVerification::default();
         loop {
             // Before the look: what has no answer then gets none.
@@ -365,14 +351,14 @@ impl<'c> PortClient<'c> {
             looks += ROUND;
             if spinner.is_none() || looks > LOOKS {
                 spinner = None;
-                self.rest(&mut naps, landed, left);
+                self.rest(&mut pace, landed, left);
             }
         }
     }
 
     /// Waits for the answers of a slice that the caller has written.
     pub fn wait_bulk(&self, bulk: &Arc<Bulk>) -> Result<Answers, CallError> {
-        let mut naps = Naps::default();
+        let mut pace = Pace::asleep();
         loop {
             // Before the look: what has no answer then gets none.
             let is_dropped = Bulk::is_dropped(bulk);
@@ -388,7 +374,7 @@ impl<'c> PortClient<'c> {
                 return Err(self.stopped());
             }
             if !self.core.drive() {
-                self.rest(&mut naps, landed, None);
+                self.rest(&mut pace, landed, None);
             }
         }
     }
@@ -399,13 +385,13 @@ impl<'c> PortClient<'c> {
     }
 
     /// Sleeps for a while, or until a further slice has been answered.
-    fn rest(&self, naps: &mut Naps, landed: Option<u64>, left: Option<Duration>) {
+    fn rest(&self, pace: &mut Pace, landed: Option<u64>, left: Option<Duration>) {
         match landed {
             Some(known) => {
                 let time = left.map_or(LANDING, |left| LANDING.min(left));
                 self.core.landed.sleep(known, time);
             }
-            None => naps.take(left),
+            None => pace.rest(left),
         }
     }
 }

@@ -550,5 +550,4 @@ impl Slices {
 }
 
 #[cfg(test)]
-#[path = "sliced_tests.rs"]
 mod tests;

@@ -8,14 +8,13 @@ use std::time::Duration;
 use super::core::{Core, Stage};
 use super::waker_set::WakerSet;
 use crate::device::exit;
+use crate::device::pace::Pace;
 use crate::rpc::port::client::{Client, Posted};
 
 /// How long the thread waits for futures before it ends.
 const IDLE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Looks that follow each other at once.
 const LOOKS: u32 = 256;
-/// The first and the longest sleep between two looks.
-const NAP: (Duration, Duration) = (Duration::from_micros(20), Duration::from_millis(1));
 
 /// The futures that wait: for an answer, or for any free port.
 pub(super) type PendingWakers = WakerSet<Option<Posted>>;
@@ -40,7 +39,7 @@ pub(super) fn wake_after(core: &Arc<Core>, posted: Option<Posted>, waker: &Waker
 }
 
 fn run(core: &Weak<Core>, wakers: &PendingWakers) {
-    let (mut looks, mut naps) = (0, 0u32);
+    let (mut looks, mut pace) = (0, Pace::asleep());
     // Since the futures waiting for a port were woken.
     let mut ports = 0;
     loop {
@@ -53,15 +52,14 @@ fn run(core: &Weak<Core>, wakers: &PendingWakers) {
         let woke = exit::inside(|| Some(core.upgrade()?.look_for_futures(long)));
         match woke {
             None => return,
-            Some(true) => (looks, naps) = (0, 0),
+            Some(true) => (looks, pace) = (0, Pace::asleep()),
             Some(false) => {
                 looks += 1;
                 if looks < LOOKS {
                     std::hint::spin_loop();
                     continue;
                 }
-                std::thread::sleep(NAP.0.saturating_mul(1 << naps.min(16)).min(NAP.1));
-                naps += 1;
+                pace.rest(None);
             }
         }
     }

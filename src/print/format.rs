@@ -341,5 +341,4 @@ fn number(rest: &mut &str) -> Result<Option<u16>, String> {
 }
 
 #[cfg(test)]
-#[path = "format_tests.rs"]
 mod tests;

@@ -229,5 +229,4 @@ impl fmt::Debug for PrintRecord<'_> {
 }
 
 #[cfg(test)]
-#[path = "record_tests.rs"]
 mod tests;

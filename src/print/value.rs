@@ -328,5 +328,4 @@ fn pad(core: &str, spec: &Spec, default: Align, out: &mut String) {
 }
 
 #[cfg(test)]
-#[path = "value_tests.rs"]
 mod tests;

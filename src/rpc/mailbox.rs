@@ -1,7 +1,7 @@
 //! Mailboxes: the ports of a device in its live memory, copies of ports owned by a device during launches, or ports in
 //! memory of the host.
 
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Weak};
 
 use super::backoff::Backoff;
@@ -10,12 +10,11 @@ use super::error::PortsError;
 use super::port::client::Client;
 use super::port::layout::{BACKOFF_AFTER, BUDGET, LINE, PortLayout, WAIT_BUDGET};
 use super::port::server::{Server, Sweeper};
-use super::port::words::{HostWords, OwnWords, Words};
+use super::port::words::{HostWords, Words};
+use super::port_memory::{OwnWords, PortMemory};
 use super::slice::Sliced;
 use super::stream::Sessions;
-use crate::device::live::{LiveBuffer, Reader};
 use crate::device::submissions::{Served, serve_device};
-use crate::device::words::Words as _;
 use crate::device::{DeviceShared, LiveError, unique_id};
 use crate::memory::MemoryError;
 
@@ -27,8 +26,9 @@ const BACKOFF_TURNS: u32 = 24;
 
 /// Ports, and whose they are.
 pub(crate) struct Mailbox {
-    /// For the bind-group cache.
+    /// For the bind-group cache: of the ports, and of the memory of kernels' posts where separate.
     pub(crate) id: u64,
+    posts_id: u64,
     owner: Owner,
     server: Server<Memory>,
     sessions: Sessions,
@@ -43,29 +43,17 @@ enum Owner {
 }
 
 enum Memory {
-    Live(LiveBuffer),
-    Split(Split),
+    Ports(PortMemory),
+    /// Ports that a device owns during its launches.
     Sliced(Sliced),
-    Host(OwnWords),
-}
-
-/// Ports in two memories: the kernels' writes where the host polls, and the host's writes, with the locks of the
-/// kernels, where the kernels poll. Both hold all words of the layout, with a place for each.
-struct Split {
-    /// For the bind-group cache.
-    id: u64,
-    posts: LiveBuffer,
-    answers: LiveBuffer,
 }
 
 impl Memory {
     /// The server's reads of its clients.
     fn words(&self) -> &HostWords {
         match self {
-            Self::Live(live) => live.words(),
-            Self::Split(split) => split.posts.words(),
+            Self::Ports(ports) => ports.up(),
             Self::Sliced(sliced) => &sliced.words,
-            Self::Host(words) => words,
         }
     }
 }
@@ -77,19 +65,13 @@ impl Words for Memory {
 
     fn store(&self, index: usize, value: u32) {
         match self {
-            Self::Split(split) => {
-                // Windows over the bus combine writes, and keep no order without a fence; the second fence sends the
-                // word.
-                fence(Ordering::SeqCst);
-                split.answers.words().store(index, value);
-                fence(Ordering::SeqCst);
-            }
-            _ => self.words().store(index, value),
+            Self::Ports(ports) => ports.store(index, value),
+            Self::Sliced(sliced) => sliced.words.store(index, value),
         }
     }
 
     fn is_sealed(&self) -> bool {
-        matches!(self, Self::Split(_))
+        matches!(self, Self::Ports(ports) if ports.is_sealed())
     }
 
     fn load_all(&self, index: usize, words: &mut [u32]) {
@@ -98,8 +80,8 @@ impl Words for Memory {
 
     fn store_all(&self, index: usize, words: &[u32]) {
         match self {
-            Self::Split(split) => split.answers.words().store_all(index, words),
-            _ => self.words().store_all(index, words),
+            Self::Ports(ports) => ports.store_all(index, words),
+            Self::Sliced(sliced) => sliced.words.store_all(index, words),
         }
     }
 
@@ -166,18 +148,9 @@ impl Mailbox {
         wait_budget: WaitBudget,
         is_alone: bool,
     ) -> Result<Self, LiveError> {
-        let backend = device.capabilities.backend;
-        let make =
-            |reader, label| LiveBuffer::new(&device.raw, backend, reader, layout.bytes(), label);
-        let answers = make(Reader::Kernel, "tombolo calls")?;
-        let memory = match device.capabilities.splits_ports() {
-            false => Memory::Live(answers),
-            true => Memory::Split(Split {
-                id: unique_id(),
-                posts: make(Reader::Host, "tombolo posts")?,
-                answers,
-            }),
-        };
+        let bytes = layout.bytes();
+        let ports = PortMemory::on_device(device, bytes, "tombolo calls", "tombolo posts")?;
+        let memory = Memory::Ports(ports);
         let withdraws = wait_budget.invocation != 0 && !device.capabilities.splits_ports();
         let server = Server::new(memory, layout, is_alone).with_withdrawal(withdraws);
         let mailbox = Self::of_device(device, server, wait_budget, Backoff::of(device)?);
@@ -223,6 +196,7 @@ impl Mailbox {
         let layout = server.layout();
         Self {
             id: unique_id(),
+            posts_id: unique_id(),
             owner,
             sessions: Sessions::new(layout.ports, layout.payload),
             server,
@@ -241,7 +215,7 @@ impl Mailbox {
         is_alone: bool,
     ) -> Result<Self, MemoryError> {
         let words = OwnWords::new("ports", layout.words())?;
-        let server = Server::new(Memory::Host(words), layout, is_alone);
+        let server = Server::new(Memory::Ports(PortMemory::Host(words)), layout, is_alone);
         Ok(Self::new(Owner::Host(owner), server, None))
     }
 
@@ -252,8 +226,8 @@ impl Mailbox {
     /// Bytes of the ports, in all their memories.
     pub fn bytes(&self) -> u64 {
         let memories = match self.server.words() {
-            Memory::Live(_) | Memory::Host(_) => 1,
-            Memory::Split(_) | Memory::Sliced(_) => 2,
+            Memory::Ports(ports) => 1 + u64::from(ports.is_split()),
+            Memory::Sliced(_) => 2,
         };
         memories * self.layout().bytes()
     }
@@ -282,18 +256,16 @@ impl Mailbox {
     /// The buffer to bind, where there is one.
     pub fn buffer(&self) -> Option<&wgpu::Buffer> {
         match self.server.words() {
-            Memory::Live(live) => Some(live.buffer()),
-            Memory::Split(split) => Some(split.answers.buffer()),
+            Memory::Ports(ports) => ports.buffers()[0],
             Memory::Sliced(sliced) => Some(sliced.buffer()),
-            Memory::Host(_) => None,
         }
     }
 
     /// The buffer to bind for kernels' posts, where separate.
     pub fn posts(&self) -> Option<(u64, &wgpu::Buffer)> {
         match self.server.words() {
-            Memory::Split(split) => Some((split.id, split.posts.buffer())),
-            Memory::Live(_) | Memory::Sliced(_) | Memory::Host(_) => None,
+            Memory::Ports(ports) => ports.buffers()[1].map(|posts| (self.posts_id, posts)),
+            Memory::Sliced(_) => None,
         }
     }
 
@@ -306,16 +278,16 @@ impl Mailbox {
     pub fn as_sliced(&self) -> Option<&Sliced> {
         match self.server.words() {
             Memory::Sliced(sliced) => Some(sliced),
-            Memory::Live(_) | Memory::Split(_) | Memory::Host(_) => None,
+            Memory::Ports(_) => None,
         }
     }
 
     /// A client for threads; of ports that no device has.
     pub fn client(&self, start: usize) -> HostClient {
         let words = match self.server.words() {
-            Memory::Host(words) => words.clone(),
+            Memory::Ports(PortMemory::Host(words)) => words.clone(),
             // Never asked for; its calls find every port busy.
-            Memory::Live(_) | Memory::Split(_) | Memory::Sliced(_) => OwnWords::default(),
+            Memory::Ports(_) | Memory::Sliced(_) => OwnWords::default(),
         };
         Client::new(words, self.layout(), start)
     }

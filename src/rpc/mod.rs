@@ -1,7 +1,7 @@
 //! Calls from kernels to the host: ports, and the services behind them.
 //!
 //! - [`port`]: the protocol, and both of its ends over any words.
-//! - [`mailbox`]: ports in the memory of a device; [`backoff`]: memory in which callers wait on devices that ration turns.
+//! - [`mailbox`]: ports in the memory of a device ([`port_memory`], which servers on devices have, too); [`backoff`]: memory in which callers wait on devices that ration turns.
 //! - [`services`]: registered functions and the threads serving them (at a [`dispatcher`]), put together by
 //!   [`builder`]; [`loopback`] calls them without a device; [`handler`] turns words into the arguments of a Rust
 //!   function, [`stream`] serves calls of any length; [`slice`] carries ports over the ends of launches to devices that
@@ -22,6 +22,7 @@ mod idle;
 mod loopback;
 mod mailbox;
 pub(crate) mod port;
+mod port_memory;
 mod program;
 mod provided;
 mod services;
@@ -35,6 +36,7 @@ use std::sync;
 pub(crate) use backoff::Backoff;
 pub(crate) use bell::Bell;
 pub(crate) use mailbox::{Mailbox, WaitBudget};
+pub(crate) use port_memory::{OwnWords, PortMemory};
 pub(crate) use services::{Call, Shared as Services};
 pub(crate) use slice::Slice;
 

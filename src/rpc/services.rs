@@ -431,5 +431,4 @@ impl Shared {
 const GLANCES: usize = 8;
 
 #[cfg(test)]
-#[path = "services_tests.rs"]
 mod tests;

@@ -17,14 +17,16 @@ use std::time::Duration;
 
 use super::mailbox::Mailbox;
 use super::port::layout::{CLOSED, LINE, PortLayout, TICKET};
-use super::port::words::{OwnWords, Words};
+use super::port::words::Words;
+use super::port_memory::OwnWords;
 use super::services::{Shared, is_server_thread};
 use crate::clock::Instant;
+use crate::device::DeviceShared;
 use crate::device::completion_hook::CompletionHook;
 use crate::device::outcome::ExecutionError;
+use crate::device::staging::Lent;
 use crate::device::status::{Mirror, PendingMirror, Reading};
 use crate::device::wait::lock;
-use crate::device::{DeviceShared, capture};
 use crate::memory::{MemoryError, staging};
 
 /// Ports of a device, and the host's copy of them.
@@ -39,6 +41,8 @@ pub(crate) struct Sliced {
     waiting: (Mutex<Vec<Waker>>, Condvar),
 }
 
+/// The name of the memory of ports in errors.
+const ROOM: &str = "making room for calls";
 /// Words of the header rewritten by the host; behind them is a word written by kernels.
 const HEADER: std::ops::Range<usize> = 0..CLOSED + 1;
 const _: () = assert!(CLOSED < TICKET);
@@ -60,7 +64,8 @@ impl Sliced {
             header[index] = value;
         }
         let header = bytemuck::cast_slice(&header);
-        let buffer = mapped(device, "tombolo calls", layout.bytes(), usage, header)?;
+        let buffer =
+            staging::make_filled(device, ROOM, "tombolo calls", usage, layout.bytes(), header)?;
         Ok(Self {
             words: OwnWords::new("ports", layout.words())?,
             buffer,
@@ -123,8 +128,8 @@ pub(crate) struct Slice {
     mailbox: Arc<Mailbox>,
     /// Answers for the device.
     up: Option<wgpu::Buffer>,
-    /// Requests of the device.
-    down: wgpu::Buffer,
+    /// Requests of the device, until the launch is submitted.
+    down: Mutex<Option<Lent>>,
     mirror: Mutex<Option<Mirror>>,
     is_submitted: AtomicBool,
     /// The posts of the launch, after its end.
@@ -144,31 +149,25 @@ impl Slice {
         let Some(sliced) = mailbox.as_sliced() else {
             return Ok(None);
         };
-        use wgpu::BufferUsages as Usage;
         let up = match sliced.fresh.swap(false, Ordering::AcqRel) {
             false => None,
             true => {
                 let answers = sliced.answers();
                 let from: &[u8] = bytemuck::cast_slice(&answers);
-                let bytes = from.len() as u64;
-                let made = mapped(device, "tombolo answers", bytes, Usage::COPY_SRC, from);
+                let (usage, bytes) = (wgpu::BufferUsages::COPY_SRC, from.len() as u64);
+                let made =
+                    staging::make_filled(device, ROOM, "tombolo answers", usage, bytes, from);
                 Some(made.inspect_err(|_| sliced.fresh.store(true, Ordering::Release))?)
             }
         };
         let clients = bytes(&sliced.layout.clients());
-        let requests = wgpu::BufferDescriptor {
-            label: Some("tombolo requests"),
-            size: clients.end - clients.start,
-            usage: Usage::MAP_READ | Usage::COPY_DST,
-            mapped_at_creation: false,
-        };
-        let down = staging::make(device, "reading calls", &requests)
+        let down = staging::download(device, "reading calls", clients.end - clients.start)
             .inspect_err(|_| sliced.fresh.store(true, Ordering::Release))?;
         Ok(Some(Arc::new(Self {
             services: Arc::clone(services),
             mailbox: Arc::clone(mailbox),
             up,
-            down,
+            down: Mutex::new(Some(down)),
             mirror: Mutex::default(),
             is_submitted: AtomicBool::new(false),
             posted: Mutex::default(),
@@ -188,10 +187,10 @@ impl Slice {
 
     /// Records the way of requests to the host.
     pub(crate) fn after(&self, encoder: &mut wgpu::CommandEncoder) {
-        if let Some(sliced) = self.mailbox.as_sliced() {
+        if let (Some(sliced), Some(down)) = (self.mailbox.as_sliced(), &*lock(&self.down)) {
             let clients = bytes(&sliced.layout.clients());
             let len = clients.end - clients.start;
-            encoder.copy_buffer_to_buffer(&sliced.buffer, clients.start, &self.down, 0, len);
+            encoder.copy_buffer_to_buffer(&sliced.buffer, clients.start, down.buffer(), 0, len);
         }
     }
 
@@ -215,7 +214,11 @@ impl Slice {
 impl CompletionHook for Slice {
     fn submitted(&self, device: &wgpu::Device) {
         self.is_submitted.store(true, Ordering::Release);
-        let pending = PendingMirror::of(self.down.clone());
+        let (Some(sliced), Some(down)) = (self.mailbox.as_sliced(), lock(&self.down).take()) else {
+            return;
+        };
+        let clients = bytes(&sliced.layout.clients());
+        let pending = PendingMirror::of(down, clients.end - clients.start);
         *lock(&self.mirror) = Some(pending.mirror());
         pending.map(device);
     }
@@ -293,40 +296,5 @@ impl Drop for Slice {
         ) {
             sliced.fresh.store(true, Ordering::Release);
         }
-    }
-}
-
-/// A new buffer that begins with `first` and is zero behind that.
-///
-/// # Errors
-/// Those of [`staging::make`].
-fn mapped(
-    device: &DeviceShared,
-    label: &str,
-    size: u64,
-    usage: wgpu::BufferUsages,
-    first: &[u8],
-) -> Result<wgpu::Buffer, MemoryError> {
-    const WHAT: &str = "making room for calls";
-    let descriptor = wgpu::BufferDescriptor {
-        label: Some(label),
-        size,
-        usage,
-        mapped_at_creation: true,
-    };
-    let buffer = staging::make(device, WHAT, &descriptor)?;
-    // wgpu clears what it maps.
-    let (written, error) = capture(&device.raw, || {
-        let view = buffer.get_mapped_range_mut(..first.len() as u64);
-        let written = view.map(|mut view| view.copy_from_slice(first));
-        buffer.unmap();
-        written.map_err(|error| error.to_string())
-    });
-    match (written, error.map(|error| error.to_string())) {
-        (Ok(()), None) => Ok(buffer),
-        (_, Some(message)) | (Err(message), None) => Err(MemoryError::Refused {
-            what: WHAT,
-            message,
-        }),
     }
 }

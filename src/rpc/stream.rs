@@ -236,5 +236,4 @@ fn lock(slot: &Slot) -> std::sync::MutexGuard<'_, Option<(u32, Box<dyn Session>)
 }
 
 #[cfg(test)]
-#[path = "stream_tests.rs"]
 mod tests;

@@ -12,7 +12,9 @@ use tombolo::{
     calls::CallStatus,
     device::{Capability, ExecutionError, Tier},
     launch::LaunchError,
-    server::{CallError, DeviceFunction, HostServer, PersistentKernelBuilder, ServerError},
+    server::{
+        CallError, DeviceFunction, HostServer, LeasePolicy, PersistentKernelBuilder, ServerError,
+    },
 };
 
 cases![
@@ -83,9 +85,21 @@ pub fn until(what: &str, mut done: impl FnMut() -> bool) {
 }
 
 pub fn mixer(f: &Fixture) -> (PersistentKernel, Mixer) {
-    let server = start(builder(&f.device, MIX).handler("mix"));
+    mixer_of(builder(&f.device, MIX))
+}
+
+/// A server of `mix`, and the function.
+pub fn mixer_of(builder: PersistentKernelBuilder) -> (PersistentKernel, Mixer) {
+    let server = start(builder.handler("mix"));
     let function = server.function("mix").unwrap();
     (server, function)
+}
+
+/// Leases that end neither by time nor because nobody calls.
+pub fn endless(device: &Device) -> LeasePolicy {
+    LeasePolicy::of(device.capabilities())
+        .time(Duration::MAX)
+        .idle(Duration::MAX)
 }
 
 pub fn kernel(f: &Fixture, source: &str) -> Kernel {

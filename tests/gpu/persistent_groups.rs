@@ -7,12 +7,11 @@ use crate::cases;
 use crate::harness::Fixture;
 use crate::kernel_callers::{CALL, KINDS, POISON, caller, run};
 use crate::kernel_callers_reach::other;
-use crate::persistent::{MINUTE, MIX, Mixer, builder, is_sliced, mix, start, until};
-use crate::server_beside::Work;
-use tombolo::{
-    Device, PersistentKernel,
-    server::{CallError, LeasePolicy, PersistentKernelBuilder, ServerError},
+use crate::persistent::{
+    MINUTE, MIX, Mixer, builder, endless, is_sliced, mix, mixer_of, start, until,
 };
+use crate::server_beside::Work;
+use tombolo::server::{CallError, ServerError};
 
 cases![
     calls_of_many_threads_are_each_answered,
@@ -26,13 +25,6 @@ cases![
     kernels_and_threads_call_work_groups,
     impossible_numbers_are_refused,
 ];
-
-/// Leases that end neither by time nor because nobody calls.
-fn endless(device: &Device) -> LeasePolicy {
-    LeasePolicy::of(device.capabilities())
-        .time(Duration::MAX)
-        .idle(Duration::MAX)
-}
 
 /// Calls of several threads, each with an answer of its own.
 fn call(function: &Mixer, threads: u32, calls: u32) {
@@ -52,16 +44,10 @@ fn call(function: &Mixer, threads: u32, calls: u32) {
     });
 }
 
-fn mixer(builder: PersistentKernelBuilder) -> (PersistentKernel, Mixer) {
-    let server = start(builder.handler("mix"));
-    let function = server.function("mix").unwrap();
-    (server, function)
-}
-
 fn calls_of_many_threads_are_each_answered(f: &Fixture) {
     let device = f.open(|_| {});
     for (groups, ports) in [(2, 64), (3, 7), (8, 8)] {
-        let (_server, function) = mixer(builder(&device, MIX).work_groups(groups).ports(ports));
+        let (_server, function) = mixer_of(builder(&device, MIX).work_groups(groups).ports(ports));
         call(&function, 8, 250);
         let calls: Vec<_> = (0..2000u32).map(|i| (i, 3 * i)).collect();
         let expected = calls.iter().map(|&(x, y)| mix(x, y));
@@ -77,7 +63,7 @@ fn calls_do_not_wait_for_work_groups_that_have_not_begun(f: &Fixture) {
     const GROUPS: usize = 64;
     let device = f.open(|_| {});
     let builder = builder(&device, MIX).work_groups(GROUPS).ports(2 * GROUPS);
-    let (server, function) = mixer(builder.leases(endless(&device)));
+    let (server, function) = mixer_of(builder.leases(endless(&device)));
     for round in 0..20u32 {
         // As many at a time as there are ports: each port has one.
         let begun: Vec<_> = (0..2 * GROUPS as u32)
@@ -207,7 +193,7 @@ fn long_calls_are_served_in_turns(f: &Fixture) {
 fn leases_hand_over_from_group_to_group(f: &Fixture) {
     let device = f.open(|_| {});
     let policy = endless(&device).time(Duration::from_millis(1));
-    let (server, function) = mixer(builder(&device, MIX).work_groups(3).ports(9).leases(policy));
+    let (server, function) = mixer_of(builder(&device, MIX).work_groups(3).ports(9).leases(policy));
     let mut work = Work::new(&device);
     std::thread::scope(|scope| {
         for thread in 0..4u32 {
@@ -233,13 +219,13 @@ fn leases_hand_over_from_group_to_group(f: &Fixture) {
 
 fn words_across_a_bus_are_served_by_groups(f: &Fixture) {
     let device = f.open(|options| options.unified_memory = Some(false));
-    let (_server, function) = mixer(builder(&device, MIX).work_groups(2).ports(8));
+    let (_server, function) = mixer_of(builder(&device, MIX).work_groups(2).ports(8));
     call(&function, 4, 150);
 }
 
 fn slices_take_no_notice(f: &Fixture) {
     let device = f.open(|options| options.live_memory = false);
-    let (server, function) = mixer(builder(&device, MIX).work_groups(4).ports(10));
+    let (server, function) = mixer_of(builder(&device, MIX).work_groups(4).ports(10));
     assert_eq!(server.tier(), tombolo::device::Tier::Sliced);
     call(&function, 4, 20);
 }

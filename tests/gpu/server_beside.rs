@@ -8,7 +8,7 @@ use crate::cases;
 use crate::harness::Fixture;
 use crate::kernel_callers::{KINDS, POISON, caller};
 use crate::kernel_callers_own::{BEGIN, COLLECT};
-use crate::persistent::{ADD, MINUTE, MIX, Mixer, builder, mix, start, until};
+use crate::persistent::{ADD, MINUTE, MIX, Mixer, builder, mix, mixer_of, start, until};
 use crate::persistent_leases::starts_again;
 use tombolo::{
     Constants, Device, DeviceBuffer, Event, HostServices, Launch, PersistentKernel, Program,
@@ -66,9 +66,7 @@ impl Work {
 }
 
 fn mixer(device: &Device) -> (PersistentKernel, Mixer) {
-    let server = start(builder(device, MIX).handler("mix"));
-    let function = server.function("mix").unwrap();
-    (server, function)
+    mixer_of(builder(device, MIX))
 }
 
 fn a_device_goes_on_while_a_server_is_down(f: &Fixture) {

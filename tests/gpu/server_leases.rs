@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::cases;
 use crate::harness::Fixture;
-use crate::persistent::{MINUTE, MIX, Mixer, builder, mix, start, until};
+use crate::persistent::{MINUTE, MIX, Mixer, builder, endless, mix, mixer_of, start, until};
 use crate::server_beside::Work;
 use tombolo::{
     Constants, Device, PersistentKernel, Program,
@@ -26,17 +26,8 @@ cases![
     a_server_that_idles_at_once_is_launched_for_each_call,
 ];
 
-/// Leases that end neither by time nor because nobody calls.
-fn endless(device: &Device) -> LeasePolicy {
-    LeasePolicy::of(device.capabilities())
-        .time(Duration::MAX)
-        .idle(Duration::MAX)
-}
-
 fn mixer(device: &Device, policy: LeasePolicy) -> (PersistentKernel, Mixer) {
-    let server = start(builder(device, MIX).handler("mix").leases(policy));
-    let function = server.function("mix").unwrap();
-    (server, function)
+    mixer_of(builder(device, MIX).leases(policy))
 }
 
 /// Leases that have ended.

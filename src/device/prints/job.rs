@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::super::outcome::ExecutionError;
+use super::super::staging::Lent;
 use super::super::status::{self, Mirror, PendingMirror};
 use super::super::wait::lock;
 use super::memory::{Memory, Store};
@@ -70,7 +71,8 @@ impl Job {
         let mut state = lock(&self.state);
         let mirror = match state.memory.as_deref().map(|m| &m.store) {
             Some(Store::Mirrored { staging, .. }) => {
-                let pending = PendingMirror::of(staging.clone());
+                let memory = Lent::of_owner(staging.clone());
+                let pending = PendingMirror::of(memory, staging.size());
                 let mirror = pending.mirror();
                 pending.map(device);
                 Some(mirror)

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use super::super::DeviceShared;
 use super::super::completion_hook::CompletionHooks;
 use super::super::outcome::{ExecutionError, Outcome};
+use super::super::pace::Pace;
 use super::super::status::{Mirror, Reading, StatusPool};
-use super::super::submissions::{Batch, Hook, Pace, Standing};
+use super::super::submissions::{Batch, Hook, Standing};
 use super::{Recorder, Watch};
 
 /// What waits while all status records are in flight, and what the program may do first.

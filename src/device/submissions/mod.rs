@@ -48,7 +48,7 @@ use super::wait_policy::WaitPolicy;
 pub(crate) use batch::{Batch, ClosedBatch, Commands, Hook, Standing};
 pub(crate) use contained::Held;
 pub(crate) use serving::{Served, in_handler, serve, serve_call, serve_device};
-pub(crate) use waiting::{Pace, Progress};
+pub(crate) use waiting::Progress;
 
 use ledger::Ledger;
 use line::Line;

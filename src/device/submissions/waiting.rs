@@ -14,6 +14,7 @@ use super::contained::{Panicked, contained};
 use super::ledger::End;
 use super::{GONE, Marker, Submissions};
 use crate::clock::Instant;
+use crate::device::pace::Pace;
 
 /// The longest stay inside a wait of the driver: between two waits the loss of the device is checked.
 const SLICE: Duration = Duration::from_millis(100);
@@ -30,36 +31,6 @@ pub(crate) enum Progress {
     Refused,
     /// The device is lost. This says nothing about running work: see [`Submissions::standing`].
     Lost(String),
-}
-
-/// The distances between two looks of a thread that nothing wakes.
-#[derive(Debug, Default)]
-pub(crate) struct Pace {
-    looks: u32,
-}
-
-impl Pace {
-    /// The longest distance, which bounds how late an end is seen.
-    const MOST: Duration = Duration::from_millis(1);
-
-    /// The next distance: nothing at first, then 16 µs, doubling.
-    pub(super) fn next(&mut self) -> Duration {
-        self.looks = self.looks.saturating_add(1);
-        match self.looks {
-            0..8 => Duration::ZERO,
-            looks => (Duration::from_micros(16) * (1 << (looks - 8).min(6))).min(Self::MOST),
-        }
-    }
-
-    /// Lets others have the processor until the next look; not beyond `left`.
-    pub(crate) fn rest(&mut self, left: Option<Duration>) {
-        let time = self.next();
-        let time = left.map_or(time, |left| time.min(left));
-        match time.is_zero() {
-            true => thread::yield_now(),
-            false => thread::sleep(time),
-        }
-    }
 }
 
 /// What looking has brought.
@@ -284,17 +255,6 @@ impl Submissions {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn looks_come_at_growing_distances_which_are_bounded() {
-        let mut pace = Pace::default();
-        let times: Vec<_> = (0..100).map(|_| pace.next()).collect();
-        assert!(times.is_sorted());
-        assert_eq!(times[0], Duration::ZERO);
-        assert_eq!(times[7], Duration::from_micros(16));
-        assert_eq!(times[8], Duration::from_micros(32));
-        assert_eq!(times[99], Pace::MOST);
-    }
 
     /// A clock that goes on by a microsecond whenever somebody asks.
     fn clock(begun: Instant) -> impl FnMut() -> Instant {

@@ -16,6 +16,10 @@ const GROUP_CALL: &str = include_str!("../../../shaders/rpc_group_of.wgsl");
 const TICKET: &str = include_str!("../../../shaders/rpc_ticket.wgsl");
 const STREAM: &str = include_str!("../../../shaders/rpc_stream_of.wgsl");
 
+/// All of them.
+#[cfg(test)]
+pub(super) const TEXTS: [&str; 5] = [CALL, WAIT, GROUP_CALL, TICKET, STREAM];
+
 /// How a program calls a function `f`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Form {
@@ -100,7 +104,7 @@ const LEAVE: &str = "
         if held {
             tombolo_call_fence();
             atomicStore(&tombolo_calls[locks + port], 0u);
-            reply.status = 1u;
+            reply.status = tombolo_status_done;
             held = false;
             over = true;
         }
@@ -115,7 +119,7 @@ const BEGUN: &str = "
         if held {
             reply.ticket = ((request & 0x7fffu) << 17u) | (port << 1u) | 1u;
             atomicStore(&tombolo_calls[arguments + 2u], reply.ticket);
-            reply.status = 1u;
+            reply.status = tombolo_status_done;
             held = false;
             over = true;
         }";
@@ -320,7 +324,7 @@ impl<'d> Forms<'d> {
         format!(
             "fn {name}{ending}({parameters}){arrow} {{
                     let reply = {name}{ending}_try({names});
-                    if reply.status != 1u {{
+                    if reply.status != tombolo_status_done {{
                         tombolo_call_failed = 1u;
                         atomicMax(&tombolo_status[{word}], (min(reply.status, 0xffffu) << 16u) | {number}u);
                     }}
@@ -365,7 +369,7 @@ impl<'d> Forms<'d> {
                 reply.opcode = {}u;
                 reply.arguments = first + port * stride;
                 reply.results = results;
-                reply.room = atomicLoad(&tombolo_calls[6]);",
+                reply.room = atomicLoad(&tombolo_calls[tombolo_header_payload]);",
             self.declaration.opcode()
         );
         self.call(Parts {
@@ -375,7 +379,7 @@ impl<'d> Forms<'d> {
             waits: WAITS,
             posted: WAIT,
             results: &opened,
-            release: &format!("if reply.status != 1u {{ {RELEASE} }}"),
+            release: &format!("if reply.status != tombolo_status_done {{ {RELEASE} }}"),
         })
     }
 }

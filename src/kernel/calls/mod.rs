@@ -9,6 +9,7 @@
 //! it.
 
 pub(crate) mod bind;
+mod constants;
 mod forms;
 pub(crate) mod group_turns;
 #[cfg(test)]
@@ -21,6 +22,7 @@ pub(crate) mod wgsl;
 
 use std::sync::Arc;
 
+pub(crate) use constants::mixed;
 pub(crate) use signature::Signature;
 pub(crate) use wgsl::CallAppendix;
 

@@ -6,9 +6,12 @@ use std::fmt::Write;
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::constants::{constants, mixed};
 use super::forms::{Form, Mention, TYPE_ENDINGS, WAIT};
 use super::prelude::{declares, needed};
 use super::{CallDeclaration, CallSet};
+use crate::device::CallStatus;
+use crate::device::call_words::PREFIX;
 use crate::kernel::layout::{Shape, TypeLayout};
 use crate::kernel::template::Template;
 use crate::kernel::token::TokenStream;
@@ -33,19 +36,19 @@ const TYPES: &str = "tombolo_call_types_";
 const RESULT: &str = "tombolo_result";
 
 /// The names of statuses in WGSL.
-const STATUSES: [(&str, u32); 12] = [
-    ("CALL_DONE", 1),
-    ("CALL_TIMED_OUT", 2),
-    ("CALL_STOPPED", 3),
-    ("CALL_UNKNOWN", 4),
-    ("CALL_MALFORMED", 5),
-    ("CALL_PANICKED", 6),
-    ("CALL_PENDING", 7),
-    ("CALL_NO_TICKET", 8),
-    ("CALL_END", 9),
-    ("CALL_FAILED", 13),
-    ("CALL_TOO_MANY_TURNS", 14),
-    ("CALL_BUSY", 15),
+const STATUSES: [(&str, CallStatus); 12] = [
+    ("CALL_DONE", CallStatus::Done),
+    ("CALL_TIMED_OUT", CallStatus::TimedOut),
+    ("CALL_STOPPED", CallStatus::Stopped),
+    ("CALL_UNKNOWN", CallStatus::Unknown),
+    ("CALL_MALFORMED", CallStatus::Malformed),
+    ("CALL_PANICKED", CallStatus::Panicked),
+    ("CALL_PENDING", CallStatus::Pending),
+    ("CALL_NO_TICKET", CallStatus::NoTicket),
+    ("CALL_END", CallStatus::End),
+    ("CALL_FAILED", CallStatus::Failed),
+    ("CALL_TOO_MANY_TURNS", CallStatus::TooManyTurns),
+    ("CALL_BUSY", CallStatus::Busy),
 ];
 
 /// The text appended to a program for its calls.
@@ -295,7 +298,10 @@ pub(super) fn transfers(
         let mut words = Vec::new();
         leaves(layout, "reply.value", 0, &mut words)?;
         for leaf in &words {
-            let word = format!("atomicLoad(&tombolo_calls[results + {}u])", leaf.word + 4);
+            let word = format!(
+                "atomicLoad(&tombolo_calls[results + {}u])",
+                leaf.word + PREFIX
+            );
             let _ = writeln!(loads, "{} = {};", leaf.path, leaf.value_of(&word));
         }
     }
@@ -357,12 +363,21 @@ pub(crate) fn appendix(
         ),
     };
     let origin = mentions.first().map_or(0..0, |mention| mention.at.clone());
-    let common = Template::new(COMMON).set("walk", LOAD.repeat(LOADS));
+    // Without a function: naga's order of functions is not that of the text, and bodies are put in afterwards.
+    let [mixed_word, of_word] = mixed("at", "word");
+    let [mixed_request, of_request] = mixed("outbox", "request");
+    let common = (Template::new(COMMON).set("walk", LOAD.repeat(LOADS)))
+        .set("constants", constants())
+        .set("mixed_word", mixed_word)
+        .set("of_word", of_word)
+        .set("mixed_request", mixed_request)
+        .set("of_request", of_request);
     appendix.add(&common.fill(), origin.clone());
     appendix.add(&prelude, origin.clone());
-    for (name, code) in STATUSES {
+    for (name, status) in STATUSES {
         if !declares(&stream, name) {
-            appendix.add(&format!("const {name} = {code}u;"), origin.clone());
+            let text = format!("const {name} = {}u;", status.code());
+            appendix.add(&text, origin.clone());
         }
     }
     if mentions.iter().any(|mention| mention.declaration.stream) {
@@ -397,5 +412,4 @@ impl CallAppendix {
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
 mod tests;

@@ -224,5 +224,4 @@ impl Inner {
 }
 
 #[cfg(test)]
-#[path = "lookup_tests.rs"]
 mod tests;

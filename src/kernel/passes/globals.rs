@@ -373,5 +373,4 @@ pub(super) fn move_block(map: &Moved, block: &mut Block) {
 }
 
 #[cfg(test)]
-#[path = "tests_globals.rs"]
 mod tests;

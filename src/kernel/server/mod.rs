@@ -35,13 +35,13 @@ pub(crate) const ENTRY: &str = "tombolo_server_main";
 pub(crate) const CANCELLED: &str = "call_cancelled";
 
 /// Statuses of servers on devices, beside those of `CallStatus`.
-pub(crate) const FAILED: u32 = 13;
+pub(crate) const FAILED: u32 = CallStatus::Failed.code();
 /// See [`FAILED`].
-pub(crate) const TOO_LONG: u32 = 14;
+pub(crate) const TOO_LONG: u32 = CallStatus::TooManyTurns.code();
 
 use naga::Module;
 
-use crate::device::fence;
+use crate::device::{CallStatus, fence};
 
 const FENCE: &str = "tombolo_server_fence";
 /// That of `shaders/work.wgsl`.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::packing::Packing;
 use super::text::{Access, Places, Ports, cases, most_words};
 use super::{FAILED, HandlerDeclaration, HandlerFault, TOO_LONG};
+use crate::device::CallStatus;
 use crate::kernel::template::Template;
 
 const SLICE: &str = include_str!("../../../shaders/server_slice.wgsl");
@@ -277,5 +278,6 @@ fn write(
         .set("faults", faults)
         .set("turns", shape.turns)
         .set("too_long", TOO_LONG)
+        .set("unknown", CallStatus::Unknown.code())
         .fill())
 }

@@ -9,6 +9,9 @@ use super::remote_clients::{RemoteClientPlaces, remote_clients};
 use super::urgent::with_urgent;
 use super::withdrawal::{cancellation, withdrawal};
 use super::{FAILED, HandlerDeclaration, HandlerFault, HandlerForm, TOO_LONG};
+use crate::device::CallStatus;
+use crate::device::call_words::{PREFIX, SEAL as SEAL_WORD};
+use crate::kernel::calls::mixed;
 use crate::kernel::calls::wgsl::{Leaf, leaves, spelled};
 use crate::kernel::template::Template;
 
@@ -153,6 +156,7 @@ pub(crate) fn write(
         Some(_) => BATCH,
         None => "",
     };
+    let [mixed_word, of_word] = mixed("at", "word");
     let template = Template::new(format!("{COMMON}{seal}{groups}{batch}{own}"))
         .set("binding", format!("@group({}) @binding(0)", shape.group))
         .set("posts", posts(shape))
@@ -166,6 +170,11 @@ pub(crate) fn write(
         .set("turns", shape.turns)
         .set("too_long", TOO_LONG)
         .offer("failed", FAILED)
+        .set("unknown", CallStatus::Unknown.code())
+        .offer("done_status", CallStatus::Done.code())
+        .offer("seal", SEAL_WORD)
+        .offer("mixed_word", mixed_word)
+        .offer("of_word", of_word)
         .set("first_posts", clients.first)
         .set("take", take)
         .set("opcode", begun)
@@ -379,11 +388,14 @@ pub(super) struct Ports<'n> {
 
 impl Access for Ports<'_> {
     fn load(&self, word: usize) -> String {
-        format!("atomicLoad(&tombolo_server[arguments + {}u])", word + 4)
+        format!(
+            "atomicLoad(&tombolo_server[arguments + {}u])",
+            word + PREFIX
+        )
     }
 
     fn store(&self, word: usize, value: &str) -> String {
-        let (out, at) = (self.out, word + 4);
+        let (out, at) = (self.out, word + PREFIX);
         match self.sealed {
             true => format!("tombolo_server_store(results + {at}u, {value});"),
             false => format!("atomicStore(&{out}[results + {at}u], {value});"),
@@ -464,8 +476,10 @@ fn case(
         (false, _) => format!("{loads}{call}\n{stores}"),
     };
     Ok(format!(
-        "case {}u: {{ if length == {}u {{\n{body}status = 1u;\n}} else {{ status = 5u; }} }}\n",
+        "case {}u: {{ if length == {}u {{\n{body}status = {}u;\n}} else {{ status = {}u; }} }}\n",
         handler.opcode(),
         handler.argument_words(),
+        CallStatus::Done.code(),
+        CallStatus::Malformed.code(),
     ))
 }

@@ -7,7 +7,8 @@ use crate::globals::memory::{self, Placed};
 use crate::kernel::compile::KernelGlobals;
 use crate::kernel::pipeline::Kernel;
 use crate::kernel::plan::Source;
-use crate::kernel::reflect::{ArgumentKind, Interface};
+use crate::kernel::reflect::Interface;
+use crate::launch::aliases::{self, Bound, IsStaged, Meeting, Use};
 use crate::launch::arguments::Given;
 use crate::launch::{Launch, LaunchError};
 use crate::memory::{BufferView, PointerKind};
@@ -139,44 +140,38 @@ impl LaunchGlobals {
         kernel: &str,
         interface: &Interface,
         given: &[Option<Given>],
-        is_staged: &dyn Fn(usize, &BufferView) -> bool,
+        is_staged: IsStaged<'_>,
         mut written: u64,
     ) -> Result<(u64, bool), LaunchError> {
-        let Some(own) = &self.view else {
+        let Some(view) = &self.view else {
             return Ok((written, false));
         };
+        let own = Bound {
+            view,
+            bound_as: if self.writable { Use::Write } else { Use::Read },
+            argument: None,
+        };
         let mut globals_written = false;
-        let arguments = interface.arguments.iter().zip(given).enumerate();
-        for (index, (info, given)) in arguments {
-            let Some(Given::Buffer { view, .. }) = given else {
-                continue;
-            };
-            if view.shared.raw != own.shared.raw {
-                continue;
+        for (index, mut bound) in aliases::arguments(interface, given, is_staged) {
+            let is_writable = bound.bound_as == Use::Write;
+            if index < 64 && written >> index & 1 == 1 {
+                bound.bound_as = Use::Write;
             }
-            let (storage, writable) = match info.kind {
-                ArgumentKind::Storage { writable, .. } => (true, writable),
-                _ => (false, false),
-            };
-            let bound_for_writing = writable || (index < 64 && written >> index & 1 == 1);
-            if !self.writable && !bound_for_writing {
-                continue;
-            }
-            let (a, b) = (own.range(), view.range());
-            let apart = a.end <= b.start || b.end <= a.start;
-            if apart && is_staged(index, view) {
-                continue;
-            }
-            if !storage || !apart || (!writable && index >= 64) {
-                return Err(LaunchError::Aliased {
-                    kernel: kernel.to_string(),
-                    first: info.name.clone(),
-                    second: WHAT.into(),
-                });
-            }
-            globals_written |= !self.writable;
-            if !writable {
-                written |= 1 << index;
+            match own.beside(&bound) {
+                Meeting::Nothing => {}
+                Meeting::Neighbours if is_writable || index < 64 => {
+                    globals_written |= !self.writable;
+                    if !is_writable {
+                        written |= 1 << index;
+                    }
+                }
+                Meeting::Neighbours | Meeting::Aliased => {
+                    return Err(LaunchError::Aliased {
+                        kernel: kernel.to_string(),
+                        first: interface.arguments[index].name.clone(),
+                        second: WHAT.into(),
+                    });
+                }
             }
         }
         if globals_written {

@@ -15,7 +15,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::device_allocation::DeviceAllocation;
-use super::download::Download;
+use super::download::{self, Download, PIECE};
 use super::error::BufferError;
 use super::exchange::{Crate, MOST_BYTES};
 use super::hop::{End, Hop, Piece};
@@ -30,8 +30,6 @@ use crate::memory::staging;
 
 /// The name of a transfer to a device in errors.
 const WHAT: &str = "a copy to a device";
-/// Bytes per piece of staging memory: enough to make the fixed cost of a piece negligible.
-const PIECE: u64 = 8 << 20;
 
 /// Bytes of one buffer on one way to a device.
 struct Upload {
@@ -388,7 +386,7 @@ impl Root {
         });
         let sent = match error {
             None => queue.submit_now(commands).map_err(MemoryError::from),
-            Some(error) => Err(super::download::refused(&owner, &error)),
+            Some(error) => Err(staging::refusal(&owner, download::WHAT, bytes, &error)),
         };
         drop(queue);
         let batch = match sent {

@@ -5,16 +5,15 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use crate::clock::Instant;
-use crate::device::mapping::Mapping;
 use crate::device::outcome::ExecutionError;
 use crate::device::submissions::{Batch, Submissions};
 use crate::device::wait::{Waits, ended};
 use crate::device::{DeviceShared, capture};
 use crate::memory::buffer::{BufferShared, MemoryError};
-use crate::memory::staging::{Coming, Lent, Missing, Piece, pieces, pump};
+use crate::memory::staging::{self, Coming, Missing, Piece, pieces, pump};
 
-/// Bytes per piece: enough to make the fixed cost of a piece negligible.
-const PIECE: u64 = 8 << 20;
+/// Bytes per piece, in both directions: enough to make the fixed cost of a piece negligible.
+pub(super) const PIECE: u64 = 8 << 20;
 
 /// One submitted piece.
 pub(super) struct Download {
@@ -26,16 +25,8 @@ pub(super) struct Download {
     pub range: Range<u64>,
 }
 
-/// wgpu's refusal of a copy: an error of the device's loss, if the device is lost.
-pub(super) fn refused(device: &DeviceShared, error: &wgpu::Error) -> MemoryError {
-    match device.lost.check() {
-        Err(lost) => MemoryError::Execution(Arc::new(lost)),
-        Ok(()) => MemoryError::Refused {
-            what: "a copy to the host",
-            message: error.to_string(),
-        },
-    }
-}
+/// The name of a copy in errors.
+pub(super) const WHAT: &str = "a copy to the host";
 
 /// Why bytes did not arrive.
 pub(super) enum Missed {
@@ -80,7 +71,7 @@ impl Download {
         // Whole words are copied; [`Self::take`] leaves out the bytes around the range.
         let words = piece.words();
         let bytes = words.end - words.start;
-        let memory = Lent::take(device, "a copy to the host", bytes)?;
+        let memory = staging::download(device, WHAT, bytes)?;
         // The lock is kept, so that no unseen command is recorded in between.
         let mut queue = device.queue.lock(device);
         let (commands, error) = capture(&device.raw, || {
@@ -91,16 +82,15 @@ impl Download {
             encoder.finish()
         });
         if let Some(error) = error {
-            return Err(refused(device, &error));
+            return Err(staging::refusal(device, WHAT, bytes, &error));
         }
         let batch = queue.submit_now(commands)?;
         drop(queue);
-        let mapping = Mapping::begin(&device.raw, memory.buffer(), 0..bytes);
         Ok(Self {
             device: Arc::downgrade(device),
             submissions: Arc::clone(&device.submissions),
             range: piece.bytes.clone(),
-            coming: Coming::new(batch, mapping, memory, piece),
+            coming: Coming::begin(&device.raw, batch, memory, piece),
         })
     }
 

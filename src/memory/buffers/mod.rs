@@ -27,6 +27,7 @@ mod host;
 mod losses;
 mod map;
 mod places;
+mod read;
 pub(crate) mod residency_guard;
 mod root;
 mod settle;

@@ -35,7 +35,7 @@ pub(super) use copy::Upload;
 use copy::{Change, TableCopy, record};
 
 use super::device_memory::{ADDRESS_MASK, DeviceMemory};
-use super::{DeviceView, HeapError, HeapShared, mirror::RangeSet};
+use super::{DeviceView, HeapError, HeapShared};
 use crate::device::queue::Decoder;
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, ExecutionError};

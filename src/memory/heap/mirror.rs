@@ -39,7 +39,7 @@ mod down;
 mod measure;
 mod pages;
 mod policy;
-mod ranges;
+mod runs;
 mod search;
 mod shrink;
 #[cfg(test)]
@@ -68,7 +68,6 @@ use buffers::MirrorBuffers;
 pub(crate) use measure::{Choice, Measure};
 pub(super) use pages::PageSet;
 pub(super) use policy::Place;
-pub(super) use ranges::RangeSet;
 pub(crate) use turn::{Task, Turn, Work, Writes};
 
 /// The unit in which changes are found, in bytes.

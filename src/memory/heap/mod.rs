@@ -209,7 +209,7 @@ impl SharedHeap {
                     outcomes: Vec::new(),
                     stale: HashMap::new(),
                     mirror_ahead: false,
-                    fresh: mirror::RangeSet::default(),
+                    fresh: Default::default(),
                 }),
                 released: Condvar::new(),
                 entrance: entrance::Entrance::default(),

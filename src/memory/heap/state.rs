@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::thread::ThreadId;
 use std::time::Duration;
 
+use rangemap::RangeSet;
 use smallvec::SmallVec;
 
 use super::{HeapError, HeapShared, Turn, mirror, size};
@@ -15,6 +16,7 @@ use crate::device::queue::Batch;
 use crate::device::submissions::{Progress, Standing, Submissions};
 use crate::device::wait::{self, lock};
 use crate::device::{DeviceShared, ExecutionError};
+use crate::memory::ranges;
 use crate::memory::region::{AllocationId, Region};
 
 /// What does not block.
@@ -60,7 +62,7 @@ pub(super) struct State {
     /// A mirror has changes not yet copied to the host.
     pub(super) mirror_ahead: bool,
     /// Allocations made since the mirror ahead was brought up to date.
-    pub(super) fresh: mirror::RangeSet,
+    pub(super) fresh: RangeSet<u64>,
 }
 
 /// Why the host may not simply borrow an allocation.
@@ -262,7 +264,7 @@ impl State {
     /// range in any case, and their own bytes there are void.
     pub(super) fn host_wrote(&mut self, range: std::ops::Range<u64>) {
         if self.mirror_ahead {
-            self.fresh.insert(range);
+            ranges::insert(&mut self.fresh, range);
         } else {
             self.changed(&range);
         }

@@ -1,55 +1,20 @@
 //! Bytes on their way to the host: copied by a batch into staging memory, and mapped behind the batch.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
 use super::pieces::Piece;
 use crate::clock::Instant;
-use crate::device::DeviceShared;
 use crate::device::mapping::{Mapped, Mapping};
 use crate::device::outcome::ExecutionError;
+use crate::device::staging::Lent;
 use crate::device::submissions::{Batch, Progress, Submissions};
 use crate::memory::MemoryError;
 use crate::memory::readback::ReadError;
 
 /// What does not block.
 pub(crate) const AWAIT_READ: &str = "`.await` what `read_back` returns";
-
-/// Staging memory, given back unmapped to the device's pool on drop.
-pub(crate) struct Lent {
-    buffer: wgpu::Buffer,
-    owner: Weak<DeviceShared>,
-}
-
-impl Lent {
-    /// Unmapped memory for a copy of `bytes` bytes to the host.
-    ///
-    /// # Errors
-    /// As [`super::make`].
-    pub(crate) fn take(
-        device: &Arc<DeviceShared>,
-        what: &'static str,
-        bytes: u64,
-    ) -> Result<Self, MemoryError> {
-        Ok(Self {
-            buffer: super::of(device).download(device, what, bytes)?,
-            owner: Arc::downgrade(device),
-        })
-    }
-
-    pub(crate) fn buffer(&self) -> &wgpu::Buffer {
-        &self.buffer
-    }
-}
-
-impl Drop for Lent {
-    fn drop(&mut self) {
-        if let Some(device) = self.owner.upgrade() {
-            super::of(&device).give_download(self.buffer.clone());
-        }
-    }
-}
 
 /// Bytes on their way into staging memory.
 pub(crate) struct Coming {
@@ -58,17 +23,32 @@ pub(crate) struct Coming {
     /// Given back after the unmapping, with the bytes read or abandoned.
     _memory: Lent,
     piece: Piece,
+    /// What a thread that must not wait is told: the name of the copy, and what does not block.
+    names: &'static [&'static str; 2],
 }
 
 impl Coming {
-    /// The words of `piece`, copied by `batch` to `memory` and read through `mapping`.
+    /// The words of `piece`, copied to `memory` by `batch`, which is submitted.
+    pub(crate) fn begin(raw: &wgpu::Device, batch: Arc<Batch>, memory: Lent, piece: Piece) -> Self {
+        let words = piece.words();
+        let mapping = Mapping::begin(raw, memory.buffer(), 0..words.end - words.start);
+        Self::new(batch, mapping, memory, piece)
+    }
+
+    /// The same, read through a mapping that is under way.
     pub(crate) fn new(batch: Arc<Batch>, mapping: Mapping, memory: Lent, piece: Piece) -> Self {
         Self {
             batch,
             mapping,
             _memory: memory,
             piece,
+            names: &["a copy to the host", AWAIT_READ],
         }
+    }
+
+    /// Has a thread that must not wait told of the copy by this name, and of what does not block.
+    pub(crate) fn named(self, names: &'static [&'static str; 2]) -> Self {
+        Self { names, ..self }
     }
 
     /// The copy.
@@ -103,8 +83,8 @@ impl Coming {
             Progress::Done => {}
             Progress::Pending => return Err(Missing::Deadline),
             Progress::Refused => {
-                let what = "a copy to the host";
-                return Err(Missing::InHandler(submissions.refused(what, AWAIT_READ)));
+                let [what, instead] = *self.names;
+                return Err(Missing::InHandler(submissions.refused(what, instead)));
             }
             Progress::Lost(reason) => return Err(Missing::Lost(reason)),
         }

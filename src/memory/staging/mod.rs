@@ -3,7 +3,8 @@
 //! gives memory back at once (a discrete GPU does) every small read pays tens of milliseconds.
 //!
 //! # How it works
-//! 1. Each direction has a shelf of its own ([`shelf`]), because wgpu maps memory either for reading or for writing.
+//! 1. Each direction has a shelf of its own, because wgpu maps memory either for reading or for writing: that of
+//!    downloads is the device's (`device::staging`), which has copies to the host of its own.
 //! 2. *Downloads*: a transfer takes unmapped memory, has the device copy into it, maps it, and gives it back unmapped.
 //! 3. *Uploads*: a transfer takes mapped memory, fills and unmaps it, has the device copy out of it, and gives it back
 //!    with the copying batch ([`End`]). The next transfer asks wgpu to map the memory again, as soon as the batch is
@@ -25,17 +26,16 @@ mod pieces;
 pub(crate) mod pump;
 pub(crate) mod receive;
 pub(crate) mod send;
-mod shelf;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-pub(crate) use self::coming::{AWAIT_READ, Coming, Lent, Missing, check_submitted};
+pub(crate) use self::coming::{AWAIT_READ, Coming, Missing, check_submitted};
 pub(crate) use self::pieces::{Piece, pieces};
 
-use self::shelf::{Readiness, Shelf, size_class};
 use super::buffers::End;
 use super::{MemoryError, MemoryExtension};
+use crate::device::staging::{Lent, Readiness, Shelf, size_class};
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared, capture};
 
@@ -67,7 +67,6 @@ pub struct TransferStatistics {
 /// The staging memory of a device.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
-    downloads: Downloads,
     uploads: Mutex<Shelf<Upload>>,
     scratch: Mutex<Option<wgpu::Buffer>>,
     made: AtomicU64,
@@ -76,11 +75,6 @@ pub(crate) struct Staging {
     staged_argument_bytes: AtomicU64,
     pinned_bytes: AtomicU64,
 }
-
-/// Memory written by devices and read by the host. Owners of memory for longer than a device lives (a mirror of the
-/// heap) have a shelf of their own.
-#[derive(Debug, Default)]
-pub(crate) struct Downloads(Mutex<Shelf<wgpu::Buffer>>);
 
 /// Memory of an upload, given back.
 struct Upload {
@@ -122,8 +116,80 @@ pub(crate) fn make(
     }
 }
 
+/// An unmapped, mappable buffer of at least `bytes` bytes, for a device to copy into.
+///
+/// # Errors
+/// As [`make`].
+pub(crate) fn download(
+    device: &DeviceShared,
+    what: &'static str,
+    bytes: u64,
+) -> Result<Lent, MemoryError> {
+    let most = device.limits.max_buffer_size;
+    let take = || device.downloads.take(&device.raw, most, bytes);
+    let (mut memory, error) = capture(&device.raw, take);
+    match error {
+        None => Ok(memory),
+        Some(error) => {
+            memory.discard();
+            Err(refusal(device, what, bytes, &error))
+        }
+    }
+}
+
+/// A new buffer of `size` bytes that begins with `first` and is zero behind that.
+///
+/// # Errors
+/// As [`make`].
+pub(crate) fn make_filled(
+    device: &DeviceShared,
+    what: &'static str,
+    label: &'static str,
+    usage: wgpu::BufferUsages,
+    size: u64,
+    first: &[u8],
+) -> Result<wgpu::Buffer, MemoryError> {
+    let descriptor = wgpu::BufferDescriptor {
+        label: Some(label),
+        size: size.next_multiple_of(4),
+        usage,
+        // wgpu clears memory that is mapped at its creation.
+        mapped_at_creation: true,
+    };
+    let buffer = make(device, what, &descriptor)?;
+    match first.is_empty() {
+        true => buffer.unmap(),
+        false => fill_and_unmap(device, what, &buffer, 0, first)?,
+    }
+    Ok(buffer)
+}
+
+/// Writes `bytes` from byte `at` of mapped memory on, which is below 4, and zeros to the rest of the words; unmaps the
+/// memory in any case.
+fn fill_and_unmap(
+    device: &DeviceShared,
+    what: &'static str,
+    memory: &wgpu::Buffer,
+    at: u64,
+    bytes: &[u8],
+) -> Result<(), MemoryError> {
+    let end = (at + bytes.len() as u64).next_multiple_of(4);
+    let (filled, error) = capture(&device.raw, || {
+        let view = memory.get_mapped_range_mut(0..end);
+        let filled = view.map(|mut view| fill(&mut view, at, bytes));
+        memory.unmap();
+        filled.map_err(|error| error.to_string())
+    });
+    let message = match (error, filled) {
+        (None, Ok(())) => return Ok(()),
+        (Some(error), _) => error.to_string(),
+        (None, Err(message)) => message,
+    };
+    Err(MemoryError::Refused { what, message })
+}
+
 /// The error for wgpu's refusal of memory: the device's loss, if the device is lost.
-fn refusal(
+pub(crate) fn refusal(
     device: &DeviceShared,
     what: &'static str,
     bytes: u64,
@@ -139,31 +205,6 @@ fn refusal(
             what,
             message: error.to_string(),
         },
-    }
-}
-
-impl Downloads {
-    /// An unmapped, mappable buffer of at least `bytes` bytes, and whether the buffer is new; `most` is the device's
-    /// limit for a buffer. Errors are wgpu's.
-    pub(crate) fn take(&self, raw: &wgpu::Device, most: u64, bytes: u64) -> (wgpu::Buffer, bool) {
-        let kept = lock(&self.0).take(bytes, |_| Readiness::Ready);
-        let is_new = kept.is_none();
-        let memory = kept.unwrap_or_else(|| {
-            raw.create_buffer(&wgpu::BufferDescriptor {
-                label: Some("tombolo download"),
-                size: size_class(bytes, most),
-                usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
-                mapped_at_creation: false,
-            })
-        });
-        (memory, is_new)
-    }
-
-    /// Takes a buffer of [`Self::take`] back, unmapped.
-    pub(crate) fn give(&self, memory: wgpu::Buffer) {
-        let bytes = memory.size();
-        let gone = lock(&self.0).give(memory, bytes);
-        drop(gone);
     }
 }
 
@@ -214,31 +255,6 @@ impl Staging {
             false => &self.reused,
         };
         counter.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// An unmapped, mappable buffer of at least `bytes` bytes, for a device to copy into.
-    ///
-    /// # Errors
-    /// As [`make`].
-    pub(crate) fn download(
-        &self,
-        device: &DeviceShared,
-        what: &'static str,
-        bytes: u64,
-    ) -> Result<wgpu::Buffer, MemoryError> {
-        let most = device.limits.max_buffer_size;
-        let take = || self.downloads.take(&device.raw, most, bytes);
-        let ((memory, is_new), error) = capture(&device.raw, take);
-        self.count(is_new);
-        match error {
-            None => Ok(memory),
-            Some(error) => Err(refusal(device, what, bytes, &error)),
-        }
-    }
-
-    /// Takes a buffer of [`Self::download`] back, unmapped.
-    pub(crate) fn give_download(&self, memory: wgpu::Buffer) {
-        self.downloads.give(memory);
     }
 
     /// A mapped buffer of at least `bytes` bytes with undefined contents, for the host to fill and a device to copy out
@@ -293,18 +309,8 @@ impl Staging {
     ) -> Result<wgpu::Buffer, MemoryError> {
         let end = (at + bytes.len() as u64).next_multiple_of(4);
         let memory = self.upload(device, what, end)?;
-        let (filled, error) = capture(&device.raw, || {
-            let view = memory.get_mapped_range_mut(0..end);
-            let filled = view.map(|mut view| fill(&mut view, at, bytes));
-            memory.unmap();
-            filled.map_err(|error| error.to_string())
-        });
-        let message = match (error, filled) {
-            (None, Ok(())) => return Ok(memory),
-            (Some(error), _) => error.to_string(),
-            (None, Err(message)) => message,
-        };
-        Err(MemoryError::Refused { what, message })
+        fill_and_unmap(device, what, &memory, at, bytes)?;
+        Ok(memory)
     }
 
     /// Takes a buffer of [`Self::upload`] back, unmapped; no copy reads the buffer after `end`.
@@ -362,11 +368,11 @@ impl Staging {
     }
 
     /// Drops all kept memory.
-    pub(crate) fn trim(&self) {
-        let downloads = lock(&self.downloads.0).clear();
+    pub(crate) fn trim(&self, device: &DeviceShared) {
+        device.downloads.clear();
         let uploads = lock(&self.uploads).clear();
         let scratch = lock(&self.scratch).take();
-        drop((downloads, uploads, scratch));
+        drop((uploads, scratch));
     }
 }
 
@@ -386,15 +392,14 @@ impl Device {
     pub fn transfer_statistics(&self) -> TransferStatistics {
         let staging = of(&self.shared);
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let [made, reused] = self.shared.downloads.counts();
         let scratch = lock(&staging.scratch)
             .as_ref()
             .map_or(0, wgpu::Buffer::size);
         TransferStatistics {
-            staging_made: read(&staging.made),
-            staging_reused: read(&staging.reused),
-            staging_kept: lock(&staging.downloads.0).bytes()
-                + lock(&staging.uploads).bytes()
-                + scratch,
+            staging_made: made + read(&staging.made),
+            staging_reused: reused + read(&staging.reused),
+            staging_kept: self.shared.downloads.bytes() + lock(&staging.uploads).bytes() + scratch,
             staged_arguments: read(&staging.staged_arguments),
             staged_argument_bytes: read(&staging.staged_argument_bytes),
             pinned_bytes: read(&staging.pinned_bytes),

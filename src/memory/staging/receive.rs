@@ -9,10 +9,11 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, Weak};
 use std::vec;
 
-use super::coming::{Coming, Lent, Missing, check_submitted};
+use super::coming::{Coming, Missing, check_submitted};
 use super::pieces::{PIECE, Piece, pieces};
 use super::pump::{self, Stages};
 use crate::device::mapping::Mapping;
+use crate::device::staging::Lent;
 use crate::device::submissions::{Batch, ClosedBatch, Commands};
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, capture};
@@ -150,7 +151,7 @@ fn record(
         return Err("a read was given up".to_owned());
     };
     let count = words.end - words.start;
-    let memory = match Lent::take(&device, what, count) {
+    let memory = match super::download(&device, what, count) {
         Ok(memory) => memory,
         Err(error) => {
             let message = error.to_string();

@@ -6,6 +6,7 @@ use rangemap::RangeSet;
 
 use super::table::Solid;
 use super::{PAGE_BYTES, PAGE_WORDS, SystemAccess, raw};
+use crate::memory::ranges::within;
 
 /// Words of a page with a bit each.
 pub(crate) type Mask = [u32; PAGE_WORDS / 32];
@@ -231,16 +232,6 @@ impl Lends {
         parts.sort_by_key(|(part, _)| part.start);
         parts
     }
-}
-
-/// The parts of the set's ranges within `range`.
-fn within<'s>(
-    set: &'s RangeSet<u64>,
-    range: &Range<u64>,
-) -> impl Iterator<Item = Range<u64>> + use<'s> {
-    let range = range.clone();
-    (set.overlapping(range.clone()))
-        .map(move |found| found.start.max(range.start)..found.end.min(range.end))
 }
 
 /// The words of a page with a byte in the set.

@@ -3,7 +3,7 @@
 //! Where a kernel writes memory of the host over a bus, a fence orders its writes for other invocations, and not for
 //! the host: on an NVIDIA H200 about one call in five million was seen posted with the arguments of the previous call
 //! at that port. So there each packet carries a sum of its words and of its request's number, and the reader looks
-//! again until the sum is right. `shaders/rpc.wgsl` and `server_seal.wgsl` make the same sum.
+//! again until the sum is right. The WGSL of callers and servers makes the same sum, written from the same factors.
 //!
 //! A word counts with its place, so the order of the terms does not matter: several invocations may write parts of a
 //! packet. At each place the term differs for each value, so a single missing word is always seen; several at a time go
@@ -16,10 +16,13 @@
 //! the device came without one wrong. What the host writes over the bus it orders itself, with fences of the
 //! processor.
 
+use crate::device::call_words::{SEAL_FACTORS, SEAL_SHIFT};
+
 /// What the word at a place adds to the seal.
 pub(crate) const fn mixed(at: usize, word: u32) -> u32 {
-    let mixed = (word ^ (at as u32).wrapping_mul(0x9E37_79B1)).wrapping_mul(0x85EB_CA6B);
-    (mixed ^ (mixed >> 15)).wrapping_mul(0xC2B2_AE35)
+    let [place, value, both] = SEAL_FACTORS;
+    let mixed = (word ^ (at as u32).wrapping_mul(place)).wrapping_mul(value);
+    (mixed ^ (mixed >> SEAL_SHIFT)).wrapping_mul(both)
 }
 
 /// The same of words that follow each other.

@@ -1,11 +1,9 @@
 //! The shared words, in any memory: live memory seen by a kernel, or memory of the host.
 
-use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::layout::LINE;
-use crate::memory::{MemoryError, host_memory};
 
 /// Words that both sides of a port see.
 ///
@@ -55,30 +53,8 @@ pub(crate) trait ClientWords: Words {
 /// Words in the host's memory; also live memory looks like this to the host.
 pub(crate) type HostWords = [AtomicU32];
 
-/// Words that threads of the host share.
-#[derive(Clone, Default)]
-pub(crate) struct OwnWords(Arc<Vec<AtomicU32>>);
-
-impl OwnWords {
-    /// `len` words, all 0, in memory that is not touched. `what` they are for.
-    ///
-    /// # Errors
-    /// [`MemoryError::HostMemory`].
-    pub fn new(what: &'static str, len: usize) -> Result<Self, MemoryError> {
-        Ok(Self(Arc::new(host_memory::zeroed(what, len)?)))
-    }
-}
-
-impl Deref for OwnWords {
-    type Target = HostWords;
-
-    fn deref(&self) -> &HostWords {
-        &self.0
-    }
-}
-
 /// `len` words, all 0.
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 pub(crate) fn host_words(len: usize) -> Arc<HostWords> {
     (0..len).map(|_| AtomicU32::new(0)).collect()
 }
@@ -131,6 +107,7 @@ impl ClientWords for HostWords {
     }
 }
 
+/// Words behind a pointer.
 macro_rules! through {
     ($pointer:ty, [$($words:tt)*], [$($clients:tt)*]) => {
         impl<$($words)*> Words for $pointer {
@@ -169,4 +146,6 @@ macro_rules! through {
 
 through!(Arc<W>, [W: Words + ?Sized], [W: ClientWords + ?Sized]);
 through!(&W, [W: Words + ?Sized], [W: ClientWords + ?Sized]);
-through!(OwnWords, [], []);
+
+#[allow(unused_imports)] // Used where the crate is whole.
+pub(crate) use through;

@@ -10,7 +10,7 @@ use wgpu::hal::metal::{Device, Fence, Queue};
 
 use super::fence::SignalApi;
 use crate::clock::Instant;
-use crate::device::submissions::waiting::Pace;
+use crate::device::pace::Pace;
 
 impl SignalApi for Metal {
     fn is_usable(fence: &Fence) -> bool {

@@ -312,5 +312,4 @@ fn value_type(inner: &TypeInner) -> Result<ValueType, String> {
 }
 
 #[cfg(test)]
-#[path = "../tests_print.rs"]
 mod tests;

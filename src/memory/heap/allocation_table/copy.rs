@@ -10,12 +10,16 @@
 //! 3. A growing table is made anew from the host's words; recorded launches go on with the old buffers.
 
 use std::ops::Range;
+use std::sync::Arc;
 
-use super::RangeSet;
+use rangemap::RangeSet;
+
 use crate::device::live::{LiveBuffer, Reader};
 use crate::device::words::Words;
 use crate::device::{Aspect, DeviceShared, capture, unique_id};
+use crate::memory::buffers::End;
 use crate::memory::heap::{HeapError, segment_bytes};
+use crate::memory::staging;
 
 /// Why words are other ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +35,7 @@ pub(in crate::memory::heap) struct TableCopy {
     /// Words that the parts hold.
     covered: usize,
     /// Bytes of the table that the device does not have yet.
-    stale: RangeSet,
+    stale: RangeSet<u64>,
 }
 
 struct Part {
@@ -148,7 +152,7 @@ impl TableCopy {
     ) -> Vec<Upload> {
         let step = part_words(device);
         let mut uploads = Vec::new();
-        for run in std::mem::take(&mut self.stale).ranges() {
+        for run in std::mem::take(&mut self.stale) {
             let end = ((run.end / 4) as usize).min(self.covered);
             let mut at = (run.start / 4) as usize;
             while at < end {
@@ -170,49 +174,55 @@ impl TableCopy {
 
 /// Records `uploads` behind everything recorded on the device so far.
 pub(in crate::memory::heap) fn record(
-    device: &DeviceShared,
+    device: &Arc<DeviceShared>,
     uploads: Vec<Upload>,
 ) -> Result<(), HeapError> {
     if uploads.is_empty() {
         return Ok(());
     }
-    let ((), error) = capture(&device.raw, || {
-        device.queue.lock(device).encode(|encoder| {
-            for upload in uploads {
-                upload.record(device, encoder);
+    let unsupported = |why: String| HeapError::Unsupported {
+        device: device.capabilities.name.clone(),
+        why: format!("the table of what is allocated could not be written: {why}"),
+    };
+    let pool = staging::of(device);
+    let mut sources = Vec::with_capacity(uploads.len());
+    for upload in &uploads {
+        let source = match upload.words.iter().all(|word| *word == 0) {
+            true => None,
+            false => {
+                let bytes = bytemuck::cast_slice(&upload.words);
+                let filled = pool.filled(device, WHAT, 0, bytes);
+                Some(filled.map_err(|error| unsupported(error.to_string()))?)
+            }
+        };
+        sources.push(source);
+    }
+    let (batch, error) = capture(&device.raw, || {
+        let mut queue = device.queue.lock(device);
+        queue.encode(|encoder| {
+            for (upload, source) in uploads.iter().zip(&sources) {
+                let size = upload.words.len() as u64 * 4;
+                match source {
+                    None => encoder.clear_buffer(&upload.part, upload.at, Some(size)),
+                    Some(source) => {
+                        encoder.copy_buffer_to_buffer(source, 0, &upload.part, upload.at, size);
+                    }
+                }
             }
         });
+        queue.batch()
     });
+    for source in sources.into_iter().flatten() {
+        pool.give_upload(source, End::of(device, Arc::clone(&batch)));
+    }
     match error {
         None => Ok(()),
-        Some(error) => Err(HeapError::Unsupported {
-            device: device.capabilities.name.clone(),
-            why: format!("the table of what is allocated could not be written: {error}"),
-        }),
+        Some(error) => Err(unsupported(error.to_string())),
     }
 }
 
-impl Upload {
-    fn record(self, device: &DeviceShared, encoder: &mut wgpu::CommandEncoder) {
-        let size = self.words.len() as u64 * 4;
-        if self.words.iter().all(|word| *word == 0) {
-            encoder.clear_buffer(&self.part, self.at, Some(size));
-            return;
-        }
-        let staging = device.raw.create_buffer(&wgpu::BufferDescriptor {
-            label: Some("tombolo allocation table"),
-            size,
-            usage: wgpu::BufferUsages::COPY_SRC,
-            mapped_at_creation: true,
-        });
-        if let Ok(mut view) = staging.get_mapped_range_mut(..) {
-            view.slice(..)
-                .copy_from_slice(bytemuck::cast_slice(&self.words));
-        }
-        staging.unmap();
-        encoder.copy_buffer_to_buffer(&staging, 0, &self.part, self.at, size);
-    }
-}
+/// The name of a copy of words of the table in errors.
+const WHAT: &str = "a copy of the table of what is allocated";
 
 /// Memory of `device` that holds `words`.
 fn part_memory(device: &DeviceShared, words: &[u32]) -> Result<PartMemory, HeapError> {
@@ -231,22 +241,10 @@ fn part_memory(device: &DeviceShared, words: &[u32]) -> Result<PartMemory, HeapE
         }
         return Ok(PartMemory::Live(live));
     }
-    let (made, error) = capture(&device.raw, || {
-        let buffer = device.raw.create_buffer(&wgpu::BufferDescriptor {
-            label: Some(LABEL),
-            size,
-            usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST,
-            mapped_at_creation: true,
-        });
-        if let Ok(mut view) = buffer.get_mapped_range_mut(..) {
-            let bytes: &[u8] = bytemuck::cast_slice(words);
-            view.slice(..bytes.len()).copy_from_slice(bytes);
-        }
-        buffer.unmap();
-        buffer
-    });
-    match error {
-        None => Ok(PartMemory::Queued(made)),
-        Some(error) => Err(unsupported(error.to_string())),
+    let usage = wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_DST;
+    let first = bytemuck::cast_slice(words);
+    match staging::make_filled(device, WHAT, LABEL, usage, size, first) {
+        Ok(buffer) => Ok(PartMemory::Queued(buffer)),
+        Err(error) => Err(unsupported(error.to_string())),
     }
 }

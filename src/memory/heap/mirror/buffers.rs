@@ -7,20 +7,19 @@ mod growth;
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::ranges::push;
+use super::runs::push;
 use super::search::{Mode, Search, grid, lists, random_keys};
 use super::{PAGE, PageSet};
 use crate::device::end::QueueEnd;
-use crate::device::mapping::{Mapped, Mapping};
-use crate::device::submissions::{ClosedBatch, Progress, Submissions};
+use crate::device::staging::Downloads;
+use crate::device::submissions::{ClosedBatch, Submissions};
 use crate::device::wait::{Waits, ended};
 use crate::device::{DeviceShared, ExecutionError, capture};
 use crate::memory::buffers::End;
 use crate::memory::heap::state::AWAIT_HOST;
 use crate::memory::heap::{HeapError, segment_bytes};
-use crate::memory::staging::{self, Downloads};
+use crate::memory::staging::{self, Coming, Missing, Piece};
 
 /// Bytes moved at once: staging memory beyond this buys nothing.
 pub(super) const CHUNK: u64 = 16 << 20;
@@ -400,16 +399,19 @@ impl MirrorBuffers {
             Waits::Awaits(_) => self.submissions.may_submit(FETCH),
         }
         .map_err(Arc::new)?;
-        let ((staging, commands), error) = capture(&self.raw, || {
-            let staging = self.downloads.take(&self.raw, bytes, bytes).0;
+        let ((mut memory, commands), error) = capture(&self.raw, || {
+            let memory = self.downloads.take(&self.raw, bytes, bytes);
             let mut encoder = self
                 .raw
                 .create_command_encoder(&wgpu::CommandEncoderDescriptor {
                     label: Some("shared heap download"),
                 });
-            record(&mut encoder, &staging);
-            (staging, encoder.finish())
+            record(&mut encoder, memory.buffer());
+            (memory, encoder.finish())
         });
+        if error.is_some() {
+            memory.discard();
+        }
         refused(&self.name, error)?;
         let closed = ClosedBatch::of(commands);
         let batch = self.submissions.send_now(&self.queue, closed);
@@ -420,35 +422,21 @@ impl MirrorBuffers {
                 return Err(Arc::new(ExecutionError::InCallback { what: FETCH }).into());
             }
         }
-        let mapping = Mapping::begin(&self.raw, &staging, 0..bytes);
-        let left = match waits {
-            Waits::Blocks => None,
-            Waits::Awaits(device) => {
-                ended(device.as_deref(), &self.submissions, &batch).await;
-                #[cfg(web)]
-                mapping.settled().await;
-                Some(Duration::ZERO)
-            }
-        };
-        match self.submissions.wait(&batch, left) {
-            Progress::Lost(reason) => return Err(lost(reason)),
-            Progress::Refused => {
-                return Err(Arc::new(self.submissions.refused(FETCH, AWAIT_HOST)).into());
-            }
-            Progress::Done | Progress::Pending => {}
+        let piece = Piece { bytes: 0..bytes };
+        let coming = Coming::begin(&self.raw, batch, memory, piece).named(&[FETCH, AWAIT_HOST]);
+        if let Waits::Awaits(device) = waits {
+            ended(device.as_deref(), &self.submissions, coming.batch()).await;
+            #[cfg(web)]
+            coming.settled().await;
         }
-        match (
-            mapping.wait(&self.submissions, None),
-            self.submissions.lost().get(),
-        ) {
-            (Mapped::Ready, _) => {}
-            (_, Some(reason)) => return Err(lost(reason)),
-            (Mapped::Failed(message), None) => return Err(self.failed(message)),
-            (Mapped::Pending, None) => return Err(self.failed("it was not mapped".into())),
-        }
-        (mapping.take(show)).map_err(|message| self.failed(message))?;
-        self.downloads.give(staging);
-        Ok(())
+        let arrived = coming.arrive(&self.submissions, None);
+        let shown = arrived.and_then(|()| coming.read(show));
+        shown.map_err(|missing| match missing {
+            Missing::InHandler(error) => Arc::new(error).into(),
+            Missing::Lost(reason) => Arc::new(ExecutionError::DeviceLost { reason }).into(),
+            Missing::Deadline => self.failed("it was not mapped".to_owned()),
+            Missing::Refused(message) => self.failed(message),
+        })
     }
 
     fn failed(&self, message: String) -> HeapError {
@@ -461,10 +449,6 @@ impl MirrorBuffers {
 
 /// What a copy to the host calls itself.
 const FETCH: &str = "a copy of the heap";
-
-fn lost(reason: String) -> HeapError {
-    Arc::new(ExecutionError::DeviceLost { reason }).into()
-}
 
 fn refused(name: &str, error: Option<wgpu::Error>) -> Result<(), HeapError> {
     match error {

@@ -6,6 +6,7 @@ use super::policy::Look;
 use super::{Mirror, PAGE, PageSet, Shadow, Table, word_range};
 use crate::device::wait::{Waits, lock};
 use crate::memory::heap::{HeapError, HeapShared};
+use crate::memory::ranges::within;
 
 /// So many pages that may have changed are fetched without a search.
 pub(super) const FEW: u64 = 64;
@@ -68,7 +69,7 @@ impl HeapShared {
                     state.stale.remove(&id);
                     state.mirror_ahead = false;
                     let fresh = std::mem::take(&mut state.fresh);
-                    fresh.ranges().for_each(|range| state.changed(&range));
+                    fresh.iter().for_each(|range| state.changed(range));
                 }
                 Err(error)
             }
@@ -124,7 +125,7 @@ impl HeapShared {
             runs.iter().for_each(|run| pages.insert(run));
         }
         let fresh = std::mem::take(&mut state.fresh);
-        fresh.ranges().for_each(|range| state.changed(&range));
+        fresh.iter().for_each(|range| state.changed(range));
         Ok(moved)
     }
 
@@ -135,8 +136,7 @@ impl HeapShared {
         let end = state.committed.min(offset + bytes.len() as u64);
         let range = offset..end;
         let count = (end.saturating_sub(offset) / 4) as usize;
-        let kept: Vec<(Range<usize>, Vec<u32>)> = (state.fresh)
-            .within(range)
+        let kept: Vec<(Range<usize>, Vec<u32>)> = within(&state.fresh, &range)
             .map(|part| word_range(&part, offset))
             .map(|part| {
                 let words = self.words(&state, offset, count)[part.clone()].to_vec();

@@ -1,13 +1,16 @@
 //! What a device lacks, on its way there.
 
 use super::buffers::{CHUNK, MirrorBuffers, Upload};
-use super::ranges::push;
+use super::runs::push;
 use super::search::LISTED;
-use super::{Mirror, PAGE, PAGE_WORDS, PageSet, RangeSet, Shadow, Table, word_range};
+use super::{Mirror, PAGE, PAGE_WORDS, PageSet, Shadow, Table, word_range};
+use rangemap::RangeSet;
+
 use crate::device::wait::lock;
 use crate::device::{Aspect, DeviceShared};
 use crate::memory::heap::{HeapError, HeapShared, Hold, State};
 use crate::memory::host_memory;
+use crate::memory::ranges::within;
 
 /// A page without anything.
 const ZEROS: &[u32] = &[0; PAGE_WORDS];
@@ -16,7 +19,7 @@ const ZEROS: &[u32] = &[0; PAGE_WORDS];
 struct Wanted {
     pages: PageSet,
     /// Bytes of pages that may have the device's own changes, too.
-    fresh: RangeSet,
+    fresh: RangeSet<u64>,
     /// The device has no changes of its own.
     in_step: bool,
 }
@@ -61,12 +64,12 @@ impl HeapShared {
                     .entry(device.id)
                     .or_default()
                     .insert_all(&wanted.pages);
-                fresh.insert_all(&wanted.fresh);
+                fresh.extend(wanted.fresh);
                 if in_step {
                     // No launch follows.
                     state.mirror_ahead = false;
                     let fresh = std::mem::take(&mut state.fresh);
-                    fresh.ranges().for_each(|range| state.changed(&range));
+                    fresh.iter().for_each(|range| state.changed(range));
                 }
                 Err(error)
             }
@@ -148,7 +151,7 @@ impl HeapShared {
         while at < end && (upload.bytes.len() as u64) < CHUNK && upload.pages.len() < LISTED {
             let number = at / PAGE;
             let whole = wanted.pages.next(number).filter(|page| page * PAGE < end);
-            let fresh = wanted.fresh.within(at..end).next();
+            let fresh = within(&wanted.fresh, &(at..end)).next();
             let fresh = fresh.map(|part| part.start / PAGE);
             let Some(next) = whole.into_iter().chain(fresh).min() else {
                 return mirror.buffers.covered;
@@ -180,7 +183,7 @@ impl HeapShared {
                     known[first..first + PAGE_WORDS].copy_from_slice(memory);
                 }
             } else {
-                for part in wanted.fresh.within(page.clone()) {
+                for part in within(&wanted.fresh, &page) {
                     let part = word_range(&part, page.start);
                     let bytes = |word: usize| page.start + 4 * word as u64;
                     push(&mut upload.runs, bytes(part.start)..bytes(part.end), step);
@@ -201,14 +204,15 @@ impl HeapShared {
 fn wanted(state: &mut State, id: u64, covered: u64, in_step: bool) -> Wanted {
     let mut fresh = std::mem::take(&mut state.fresh);
     // An allocation may have come since the mirror was made to cover the heap: such bytes go up with the next launch.
-    state.fresh = fresh.split_off(covered);
+    state.fresh = within(&fresh, &(covered..u64::MAX)).collect();
+    fresh.remove(covered..u64::MAX);
     let committed = state.committed;
     let mut pages = PageSet::default();
     for (&device, stale) in &mut state.stale {
         if device == id {
             pages = stale.take_below(covered, committed);
         } else {
-            fresh.ranges().for_each(|range| stale.insert(&range));
+            fresh.iter().for_each(|range| stale.insert(range));
         }
     }
     Wanted {

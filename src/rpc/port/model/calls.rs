@@ -483,5 +483,4 @@ impl Machine for State {
     }
 }
 
-#[path = "calls_tests.rs"]
 mod tests;

@@ -455,5 +455,4 @@ impl Machine for State {
     }
 }
 
-#[path = "tickets_tests.rs"]
 mod tests;

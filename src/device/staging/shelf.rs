@@ -11,17 +11,17 @@
 use std::cmp::Reverse;
 
 /// The largest small memory.
-pub(super) const SMALL: u64 = 1 << 20;
+pub(crate) const SMALL: u64 = 1 << 20;
 /// The smallest memory: making less costs as much.
 const LEAST: u64 = 4 << 10;
 /// Idle small memory beyond this budget is dropped.
-pub(super) const SMALL_BUDGET: u64 = 16 << 20;
+pub(crate) const SMALL_BUDGET: u64 = 16 << 20;
 /// Idle large memory beyond this budget is dropped.
-pub(super) const LARGE_BUDGET: u64 = 64 << 20;
+pub(crate) const LARGE_BUDGET: u64 = 64 << 20;
 
 /// The size of memory to make for `bytes` bytes, for reuse by transfers of similar sizes: powers of four up to
 /// [`SMALL`], a quarter of a power of two apart above; at most `most`, if enough for `bytes`.
-pub(super) fn size_class(bytes: u64, most: u64) -> u64 {
+pub(crate) fn size_class(bytes: u64, most: u64) -> u64 {
     let class = if bytes <= SMALL {
         let bits = bytes.max(LEAST).next_power_of_two().ilog2();
         1 << bits.next_multiple_of(2)
@@ -35,7 +35,7 @@ pub(super) fn size_class(bytes: u64, most: u64) -> u64 {
 
 /// Whether kept memory can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Readiness {
+pub(crate) enum Readiness {
     Ready,
     /// Not before the end of the last transfer; the same holds for all memory given back later.
     Busy,
@@ -45,7 +45,7 @@ pub(super) enum Readiness {
 
 /// The kept memory of one direction.
 #[derive(Debug)]
-pub(super) struct Shelf<M> {
+pub(crate) struct Shelf<M> {
     kept: Vec<Kept<M>>,
     /// Counts memory given back.
     clock: u64,
@@ -70,7 +70,7 @@ impl<M> Default for Shelf<M> {
 impl<M> Shelf<M> {
     /// Memory of at least `bytes` bytes, ready by `readiness`: the smallest, and among equals the first given back. A
     /// small transfer takes any small memory, a large transfer memory at most twice as large.
-    pub(super) fn take(
+    pub(crate) fn take(
         &mut self,
         bytes: u64,
         mut readiness: impl FnMut(&mut M) -> Readiness,
@@ -93,7 +93,7 @@ impl<M> Shelf<M> {
     }
 
     /// Takes memory back. Returns memory no longer kept, better dropped without a lock.
-    pub(super) fn give(&mut self, memory: M, bytes: u64) -> Vec<M> {
+    pub(crate) fn give(&mut self, memory: M, bytes: u64) -> Vec<M> {
         self.clock += 1;
         let since = self.clock;
         self.kept.push(Kept {
@@ -121,17 +121,17 @@ impl<M> Shelf<M> {
     }
 
     /// Passes all kept memory to `look`.
-    pub(super) fn each(&mut self, mut look: impl FnMut(&mut M)) {
+    pub(crate) fn each(&mut self, mut look: impl FnMut(&mut M)) {
         self.kept.iter_mut().for_each(|kept| look(&mut kept.memory));
     }
 
     /// Removes all kept memory.
-    pub(super) fn clear(&mut self) -> Vec<M> {
+    pub(crate) fn clear(&mut self) -> Vec<M> {
         self.kept.drain(..).map(|kept| kept.memory).collect()
     }
 
     /// Bytes of kept memory.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.kept.iter().map(|kept| kept.bytes).sum()
     }
 }

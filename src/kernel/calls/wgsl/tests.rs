@@ -1,6 +1,6 @@
 use super::*;
 use crate::kernel::calls::bind::CallUse;
-use crate::kernel::calls::forms::{CALL, WAIT};
+use crate::kernel::calls::forms::TEXTS;
 use crate::kernel::calls::handed::{Handed, handed};
 use crate::kernel::calls::{Signature, opcode};
 use crate::kernel::constants::Constants;
@@ -223,50 +223,25 @@ fn faults_of_the_caller_are_reported_at_the_call() {
     assert_eq!((diagnostic.line, &*diagnostic.file), (3, "calls.wgsl"));
 }
 
+/// Numbers that Rust has names for are never written into the texts of calls.
 #[test]
 fn kernels_and_host_agree_on_the_header() {
-    use crate::rpc::port::layout::*;
-    for (index, name) in [
-        (PORTS, "ports"),
-        (WAIT_BUDGET, "wait_budget"),
-        (BUDGET, "budget"),
-        (BACKOFF_AFTER, "backoff_after"),
-        (STRIDE, "stride"),
-        (LOCKS, "locks"),
-        (REQUESTS, "requests"),
-        (REPLIES, "replies"),
-        (FIRST, "first"),
-        (RESULTS, "first_result"),
-    ] {
-        let mut lines = CALL.lines().chain(COMMON.lines());
-        let line = lines.find(|line| line.trim().starts_with(&format!("let {name} = ")));
+    use crate::device::call_words::HEADER;
+    let texts = [COMMON, STREAMS, TEXTS.concat().as_str()].concat();
+    for (name, index) in HEADER {
         assert!(
-            line.unwrap().contains(&format!("tombolo_calls[{index}]")),
+            !texts.contains(&format!("tombolo_calls[{index}]")),
             "{name}"
         );
+        assert!(texts.contains(&format!("tombolo_header_{name}]")), "{name}");
+        let line = format!("const tombolo_header_{name} = {index}u;");
+        assert!(constants().lines().any(|known| known == line), "{name}");
     }
-    for text in [CALL, WAIT] {
-        assert!(text.contains(&format!("atomicLoad(&tombolo_calls[{CLOSED}]) != 0u")));
-    }
-    assert!(COMMON.contains(&format!("atomicAdd(&tombolo_calls[{TICKET}], 1u)")));
-    for (name, code) in STATUSES {
-        use crate::device::CallStatus as Status;
-        let status = match name {
-            "CALL_DONE" => Status::Done,
-            "CALL_TIMED_OUT" => Status::TimedOut,
-            "CALL_STOPPED" => Status::Stopped,
-            "CALL_UNKNOWN" => Status::Unknown,
-            "CALL_MALFORMED" => Status::Malformed,
-            "CALL_PANICKED" => Status::Panicked,
-            "CALL_PENDING" => Status::Pending,
-            "CALL_NO_TICKET" => Status::NoTicket,
-            "CALL_FAILED" => Status::Failed,
-            "CALL_TOO_MANY_TURNS" => Status::TooManyTurns,
-            "CALL_BUSY" => Status::Busy,
-            _ => Status::End,
-        };
-        assert_eq!(status.code(), code, "{name}");
-    }
+    let numbers = |line: &&str| {
+        let (_, behind) = line.split_once("status = ").unwrap_or(("", ""));
+        behind.starts_with(|c: char| c.is_ascii_digit())
+    };
+    assert_eq!(texts.lines().find(numbers), None);
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn nobody_leaves_a_kernel_with_barriers() {
 #[test]
 fn the_check_is_the_one_of_the_host() {
     // The same arithmetic, evaluated by naga from the shader's text.
-    let text = include_str!("../../../shaders/print.wgsl");
+    let text = include_str!("../../../../shaders/print.wgsl");
     let body = text.split("fn tombolo_print_mix").nth(1).unwrap();
     assert!(body.contains("(hash ^ word) * 0x9e3779b1u") && body.contains("mixed >> 15u"));
     assert_eq!(

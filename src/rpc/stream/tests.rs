@@ -156,7 +156,7 @@ fn what_is_got_fits_the_packet() {
     assert_eq!(results, [7; 5]);
 }
 
-#[path = "port/tests_streams.rs"]
+#[path = "../port/tests_streams.rs"]
 mod hostile;
 
 // Names the driver expects in its parent.

@@ -1,0 +1,63 @@
+//! Numbers of ports that Rust and WGSL share: where the words of the header and of a packet lie, and what makes a seal.
+//! The WGSL has them as constants that are written from here (`kernel::calls::constants`); what they are for is told by
+//! `rpc::port::layout` and `rpc::port::seal`.
+
+/// Words in front of arguments and of results.
+pub(crate) const PREFIX: usize = 4;
+
+/// The word of the prefix that holds the seal.
+pub(crate) const SEAL: usize = 3;
+
+/// The word of the results' prefix with the request that the server has begun last, where clients withdraw calls. The
+/// client's word for the withdrawal is that of the seal: nobody withdraws where the client's packets are sealed.
+pub(crate) const BEGUN: usize = 2;
+
+/// The word of the header with the number of ports.
+pub(crate) const PORTS: usize = 0;
+/// Turns a client waits for a call.
+pub(crate) const WAIT_BUDGET: usize = 1;
+/// Turns an invocation may wait in all its calls together; 0 for no limit.
+pub(crate) const BUDGET: usize = 2;
+/// Turns after which a waiting invocation takes its time between two looks.
+pub(crate) const BACKOFF_AFTER: usize = 3;
+/// Not 0 once the services have been stopped.
+pub(crate) const CLOSED: usize = 4;
+/// Counts the invocations with calls, to spread them over the ports: used by kernels alone, and 32 bytes away from the
+/// host's writes, since processors make atomics on a copy of that size.
+pub(crate) const TICKET: usize = 13;
+/// Words of payload in each direction.
+pub(crate) const PAYLOAD: usize = 6;
+/// Words from the arguments, or the results, of a port to those of the next.
+pub(crate) const STRIDE: usize = 7;
+/// First words of the tables.
+pub(crate) const LOCKS: usize = 8;
+/// See [`LOCKS`].
+pub(crate) const REQUESTS: usize = 9;
+/// See [`LOCKS`].
+pub(crate) const REPLIES: usize = 10;
+/// First word of the first port's arguments.
+pub(crate) const FIRST: usize = 11;
+/// First word of the first port's results.
+pub(crate) const RESULTS: usize = 12;
+
+/// The words of the header that kernels read, with their names in WGSL.
+pub(crate) const HEADER: [(&str, usize); 13] = [
+    ("ports", PORTS),
+    ("wait_budget", WAIT_BUDGET),
+    ("budget", BUDGET),
+    ("backoff_after", BACKOFF_AFTER),
+    ("closed", CLOSED),
+    ("payload", PAYLOAD),
+    ("stride", STRIDE),
+    ("locks", LOCKS),
+    ("requests", REQUESTS),
+    ("replies", REPLIES),
+    ("first", FIRST),
+    ("results", RESULTS),
+    ("ticket", TICKET),
+];
+
+/// The factors of a place, of the word at that place, and of both together in a seal.
+pub(crate) const SEAL_FACTORS: [u32; 3] = [0x9E37_79B1, 0x85EB_CA6B, 0xC2B2_AE35];
+/// By how many bits a seal's word is shifted down.
+pub(crate) const SEAL_SHIFT: u32 = 15;

@@ -1,0 +1,192 @@
+//! How a kernel is compiled for a device and a launch: the device's limits, the options, and the parts in which memory is
+//! bound.
+
+use std::sync::Arc;
+
+use super::KernelOptions;
+use crate::device::{DeviceShared, LoopGuardPolicy};
+use crate::kernel::compile::{CompileOptions, HeapUse};
+use crate::kernel::error::KernelError;
+use crate::kernel::heap_setup::{Beside, HeapSetup};
+use crate::kernel::passes::pointers::TranslationMode;
+use crate::kernel::program::Program;
+use crate::memory::heap::{DeviceView, heap_of, segment_bytes};
+
+/// Invocations in a work-group for 1-D kernels without a size of their own: a multiple of every subgroup size in use,
+/// small enough for every adapter allowed by WebGPU.
+const AUTO_WORKGROUP: u32 = 64;
+
+/// The loop budget of lavapipe, assumed for devices that were not probed.
+const ASSUMED_LOOP_BUDGET: u32 = 65_535;
+
+/// Nested branches that lavapipe tells apart, 79, less some for Mesa's own.
+const LAVAPIPE_NESTING: u32 = 72;
+
+/// The number of the heap's current segments needed by a program's kernels; 1 for programs following no pointers, whose
+/// kernels must not depend on the heap.
+pub(super) fn heap_segments(
+    device: &Arc<DeviceShared>,
+    program: &Program,
+    options: KernelOptions,
+) -> Result<Segments, KernelError> {
+    if !program.follows_pointers() || options.pointers == TranslationMode::System {
+        return Ok(Segments::of_arguments(1));
+    }
+    let view = heap_of(device).and_then(|heap| {
+        let mut view = heap.shared.view(device)?;
+        if asks_allocations(device, options) {
+            heap.shared.add_tables(device, &mut view)?;
+        }
+        Ok(view)
+    });
+    let view = view.map_err(|error| KernelError::FeatureNotSupported {
+        program: program.name().to_string(),
+        what: "following pointers".into(),
+        why: error.to_string(),
+    })?;
+    Ok(Segments::of(&view))
+}
+
+/// In how many parts, and how, a kernel that follows pointers binds memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Segments {
+    shared: u32,
+    own: u32,
+    /// The low word of the first one's address is zero.
+    window_aligned: bool,
+    /// Parts of the allocation table of the heap.
+    tables: u32,
+}
+
+/// How a kernel that reaches the heap is compiled for a launch.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Form {
+    pub(crate) segments: Segments,
+    /// The arguments that lie in the heap, by ascending index.
+    pub(crate) beside: Vec<Beside>,
+    /// Pages of lent memory come while the kernel runs.
+    pub(crate) live_pages: bool,
+}
+
+impl Form {
+    pub(super) fn plain(segments: Segments) -> Self {
+        Self {
+            segments,
+            beside: Vec::new(),
+            live_pages: false,
+        }
+    }
+}
+
+impl Segments {
+    /// Memory for arguments alone, in this many parts.
+    pub(crate) fn of_arguments(parts: u32) -> Self {
+        Self {
+            shared: parts,
+            own: 0,
+            window_aligned: true,
+            tables: 0,
+        }
+    }
+
+    /// Those that a kernel was compiled for.
+    pub(super) fn used(heap: HeapUse) -> Self {
+        Self {
+            shared: heap.segments,
+            own: heap.device_segments,
+            window_aligned: heap.window_aligned,
+            tables: heap.tables.0,
+        }
+    }
+
+    pub(crate) fn of(view: &DeviceView) -> Self {
+        Self {
+            shared: view.segments.len() as u32,
+            own: view.own.len() as u32,
+            window_aligned: view.base as u32 == 0,
+            tables: view.tables.len() as u32,
+        }
+    }
+}
+
+fn checks_pointers(device: &DeviceShared, options: KernelOptions) -> bool {
+    (options.checked_pointers).unwrap_or(device.options.checked_pointers)
+}
+
+/// Whether kernels with these options check allocations.
+fn asks_allocations(device: &DeviceShared, options: KernelOptions) -> bool {
+    let asks = (options.checked_allocations).unwrap_or(device.options.checked_allocations);
+    asks && checks_pointers(device, options)
+}
+
+pub(super) fn compile_options(
+    device: &DeviceShared,
+    form: &Form,
+    options: KernelOptions,
+) -> CompileOptions {
+    let loop_budget = match device.options.loop_guard {
+        LoopGuardPolicy::Off => None,
+        LoopGuardPolicy::Budget(budget) => Some(budget),
+        // Where no probe has seen a long loop end by itself, the smallest budget known is assumed.
+        LoopGuardPolicy::WhereNeeded => {
+            let capabilities = &device.capabilities;
+            (capabilities.needs_loop_guard())
+                .then(|| capabilities.loop_budget().unwrap_or(ASSUMED_LOOP_BUDGET))
+        }
+    };
+    let checked = checks_pointers(device, options);
+    CompileOptions {
+        capabilities: device.shader_capabilities.bits(),
+        private_limit: device.capabilities.private_memory_bytes,
+        spill: options.spill.unwrap_or(device.options.spill),
+        scratch_bytes: scratch_bytes(device),
+        loop_budget,
+        nesting: device
+            .capabilities
+            .is_lavapipe()
+            .then_some(LAVAPIPE_NESTING),
+        auto_workgroup: AUTO_WORKGROUP
+            .min(device.limits.max_compute_invocations_per_workgroup)
+            .min(device.limits.max_compute_workgroup_size_x),
+        heap: HeapSetup {
+            max_bind_groups: device.limits.max_bind_groups,
+            segments: form.segments.shared,
+            device_segments: form.segments.own,
+            // Only where there are any: devices share modules compiled the same way for all.
+            first_tag: match form.segments.own {
+                0 => 1,
+                _ => crate::memory::heap::device_memory::first_tag(device),
+            },
+            window_aligned: form.segments.window_aligned,
+            storage_bindings: Some(device.limits.max_storage_buffers_per_shader_stage),
+            segment_bytes: segment_bytes(&device.limits) as u32,
+            mode: options.pointers,
+            barriers: device.capabilities.has_memory_barriers(),
+            has_loop_budget: device.capabilities.needs_loop_guard(),
+            pointers_apart: device.capabilities.is_lavapipe(),
+            splits_ports: device.capabilities.splits_ports(),
+            checked,
+            allocations: form.segments.tables,
+            live_pages: form.live_pages,
+            evicts_pages: device.capabilities.evicts_pages(),
+            may_report: checked || loop_budget.is_some(),
+            beside: form.beside.clone(),
+        },
+    }
+}
+
+/// The most bytes of scratch memory on a device: one storage binding, whose words have indices of 32 bits.
+pub(crate) fn scratch_bytes(device: &DeviceShared) -> u64 {
+    /// With so much, a large device has all its invocations in flight for arrays of a few KiB.
+    const DEVICE: u64 = 1 << 30;
+    /// A CPU runs a work-group a thread at a time.
+    const SOFTWARE: u64 = 256 << 20;
+    let most = match device.capabilities.software {
+        true => SOFTWARE,
+        false => DEVICE,
+    };
+    let wanted = device.options.scratch_bytes.unwrap_or(most);
+    (wanted.min(device.limits.max_storage_buffer_binding_size))
+        .min(device.limits.max_buffer_size)
+        .min(1 << 31)
+}

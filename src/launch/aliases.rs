@@ -1,0 +1,130 @@
+//! Ranges of one buffer in one dispatch. wgpu allows a buffer a single use there: what a kernel may write shares its buffer
+//! only with other storage bindings, and then all of them are bound for writing. The ranges themselves have to be apart.
+//!
+//! Arguments, device globals and the counts of an indirect grid are judged here, by [`Bound::beside`]. Parts of buffers
+//! of the context are compared before they have a place on a device (`parts::buffers`).
+
+use super::LaunchError;
+use super::arguments::Given;
+use crate::kernel::reflect::{ArgumentKind, Interface};
+use crate::memory::BufferView;
+
+/// How a range is bound.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Use {
+    /// As a uniform, or as the counts of a grid.
+    Apart,
+    /// As storage that the kernel reads.
+    Read,
+    /// As storage that the kernel may write, or that is bound so because of others.
+    Write,
+}
+
+/// A range that a dispatch binds.
+pub(super) struct Bound<'l> {
+    pub view: &'l BufferView,
+    pub bound_as: Use,
+    /// The index of an argument, with the question whether arguments are staged: asked for ranges that meet, only.
+    pub argument: Option<(usize, IsStaged<'l>)>,
+}
+
+/// Whether an argument is bound elsewhere: in staging memory.
+pub(super) type IsStaged<'l> = &'l dyn Fn(usize, &BufferView) -> bool;
+
+/// What two ranges are to each other.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Meeting {
+    /// Nothing: different buffers, no writes, or copies in between.
+    Nothing,
+    /// Storage of one buffer, apart: both have to be bound for writing.
+    Neighbours,
+    /// No dispatch takes both.
+    Aliased,
+}
+
+impl Bound<'_> {
+    pub(super) fn is_staged(&self) -> bool {
+        let Some((index, is_staged)) = self.argument else {
+            return false;
+        };
+        is_staged(index, self.view)
+    }
+
+    pub(super) fn beside(&self, other: &Self) -> Meeting {
+        let uses = [self.bound_as, other.bound_as];
+        if self.view.shared.raw != other.view.shared.raw || !uses.contains(&Use::Write) {
+            return Meeting::Nothing;
+        }
+        let (a, b) = (self.view.range(), other.view.range());
+        let are_apart = a.end <= b.start || b.end <= a.start;
+        match are_apart {
+            true if self.is_staged() || other.is_staged() => Meeting::Nothing,
+            true if !uses.contains(&Use::Apart) => Meeting::Neighbours,
+            _ => Meeting::Aliased,
+        }
+    }
+}
+
+/// The arguments of a kernel that are buffers, by their index.
+pub(super) fn arguments<'l>(
+    interface: &'l Interface,
+    given: &'l [Option<Given>],
+    is_staged: IsStaged<'l>,
+) -> impl Iterator<Item = (usize, Bound<'l>)> {
+    let arguments = interface.arguments.iter().zip(given).enumerate();
+    arguments.filter_map(move |(index, (info, given))| match given {
+        Some(Given::Buffer { view, .. }) => {
+            let bound_as = match info.kind {
+                ArgumentKind::Storage { writable: true, .. } => Use::Write,
+                ArgumentKind::Storage { .. } => Use::Read,
+                _ => Use::Apart,
+            };
+            let bound = Bound {
+                view,
+                bound_as,
+                argument: Some((index, is_staged)),
+            };
+            Some((index, bound))
+        }
+        _ => None,
+    })
+}
+
+/// Finds two arguments with the same buffer, either of which the kernel may write.
+///
+/// Arguments in the shared heap often lie in the same buffer, and may, as long as their bytes are apart, and so may
+/// arguments bound elsewhere according to `is_staged`. The result has a bit for each argument to be bound for writing
+/// because of another argument; no bits, if `through_heap` says that the kernel reaches all of them through the heap.
+pub(super) fn check_aliases(
+    kernel: &str,
+    interface: &Interface,
+    given: &[Option<Given>],
+    is_staged: IsStaged<'_>,
+    through_heap: bool,
+) -> Result<u64, LaunchError> {
+    let (mut written, mut writable) = (0u64, 0u64);
+    for (first, one) in arguments(interface, given, is_staged) {
+        if one.bound_as == Use::Write && first < 64 {
+            writable |= 1 << first;
+        }
+        let later = arguments(interface, given, is_staged).filter(|(second, _)| *second > first);
+        for (second, other) in later {
+            match one.beside(&other) {
+                Meeting::Nothing => {}
+                Meeting::Neighbours if one.view.shared.is_heap && through_heap => {}
+                Meeting::Neighbours if one.view.shared.is_heap && second < 64 => {
+                    written |= (1 << first) | (1 << second);
+                }
+                Meeting::Neighbours | Meeting::Aliased => {
+                    return Err(LaunchError::Aliased {
+                        kernel: kernel.to_string(),
+                        first: interface.arguments[first].name.clone(),
+                        second: interface.arguments[second].name.clone(),
+                    });
+                }
+            }
+        }
+    }
+    // Arguments written by the kernel anyway need no other form.
+    Ok(written & !writable)
+}
