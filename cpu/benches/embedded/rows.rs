@@ -109,7 +109,7 @@ fn streams() -> [Row; 3] {
             goals: Goals::of(0.2),
             peers: &[
                 ("rayon", rust::reduce),
-                ("rayon_in_a_row", rust::reduce_in_a_row),
+                ("rayon_by_halves", rust::reduce_by_halves),
             ],
         },
         Row {

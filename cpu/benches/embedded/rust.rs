@@ -1,7 +1,8 @@
 //! The peers in Rust: what a kernel does for an invocation, in a loop over all of them on the threads of rayon.
 //!
-//! Peers named `rayon` do what their kernel does, in the same order. Where another way suits Rust better, there is one
-//! more peer for it, by which nothing is judged: no compiler of the kernel could take that way.
+//! Peers named `rayon` are what one would write in scalar Rust; atomic operations are atomic there, too. Where another way
+//! suits the processor better, there is one more peer for it, by which nothing is judged: vectors of the compiler's over a
+//! whole work-group, or bins that are not shared, which no compiler of the kernel could make of it.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -45,8 +46,8 @@ pub fn matmul(buffers: &mut [Vec<u8>]) {
     });
 }
 
-/// By halves, as the kernel.
-pub fn reduce(buffers: &mut [Vec<u8>]) {
+/// By halves, as the kernel, which Rust's compiler makes vectors of.
+pub fn reduce_by_halves(buffers: &mut [Vec<u8>]) {
     let [x, sums] = buffers else { return };
     let x: &[f32] = bytemuck::cast_slice(x);
     each(sums, |i| {
@@ -65,7 +66,7 @@ pub fn reduce(buffers: &mut [Vec<u8>]) {
 }
 
 /// One after the other, as Rust is asked to by `sum`.
-pub fn reduce_in_a_row(buffers: &mut [Vec<u8>]) {
+pub fn reduce(buffers: &mut [Vec<u8>]) {
     let [x, sums] = buffers else { return };
     let x: &[f32] = bytemuck::cast_slice(x);
     each(sums, |i| x[i * 256..(i + 1) * 256].iter().sum::<f32>());

@@ -155,9 +155,10 @@ impl<'a> Planner<'a> {
         }
         // Where all invocations run side by side, registers hold what goes from one stretch to another.
         if !together {
-            let framed = self.uses.iter().filter(|&(_, &(stretches, used))| {
-                stretches > 1 || used.first == First::Read
-            });
+            let framed = self
+                .uses
+                .iter()
+                .filter(|&(_, &(stretches, used))| stretches > 1 || used.first == First::Read);
             self.plan.framed = framed.map(|(&variable, _)| variable).collect();
         }
         Some(self.plan)
@@ -248,8 +249,7 @@ impl<'a> Planner<'a> {
     fn is_common(&self, value: Value) -> bool {
         let lanes = self.lanes;
         self.uniformity.value(self.program, value) == Shape::Uniform
-            && (!lanes.are_many()
-                || lanes.uniformity.value(self.program, value) == Shape::Uniform)
+            && (!lanes.are_many() || lanes.uniformity.value(self.program, value) == Shape::Uniform)
     }
 
     /// Whether a value is known outside of stretches.

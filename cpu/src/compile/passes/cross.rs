@@ -124,8 +124,7 @@ impl Crossing {
                 accept,
                 reject,
             } => {
-                let crosses =
-                    divides || visit::has_meeting(&accept) || visit::has_meeting(&reject);
+                let crosses = divides || visit::has_meeting(&accept) || visit::has_meeting(&reject);
                 let before = self.epoch;
                 let accept = self.block(accept);
                 self.epoch = before;

@@ -40,6 +40,8 @@ impl Dividing {
 
 fn has_barrier(statement: &Statement) -> bool {
     let mut found = false;
-    visit::blocks(statement, |block| found = found || visit::has_barrier(block));
+    visit::blocks(statement, |block| {
+        found = found || visit::has_barrier(block)
+    });
     found
 }
