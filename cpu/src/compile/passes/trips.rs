@@ -169,7 +169,7 @@ fn count(program: &Program, statement: &Statement) -> Option<u64> {
             .find_map(|block| end(program, block, *scope, counter))
     };
     starts.iter().find_map(|&(variable, start)| {
-        let value = next(program, variable, body, continuing)?;
+        let value = next(variable, body, continuing)?;
         let ty = program.variables[variable];
         match growth(program, value, variable) {
             Some(step) => end((variable, Some(step)))?.passes(start, step, ty),
@@ -182,7 +182,7 @@ fn count(program: &Program, statement: &Statement) -> Option<u64> {
 }
 
 /// What a counter becomes in each pass: the one assignment of the variable stands where every pass comes by.
-fn next(program: &Program, variable: Variable, body: &Block, continuing: &Block) -> Option<Value> {
+fn next(variable: Variable, body: &Block, continuing: &Block) -> Option<Value> {
     let mut assignments = 0;
     for block in [body, continuing] {
         visit::assigned(block, &mut |assigned| {
