@@ -14,6 +14,7 @@ mod memory;
 mod queue;
 mod sanitizer;
 mod schedules;
+mod stretches;
 mod subgroups;
 mod textures;
 mod tools;

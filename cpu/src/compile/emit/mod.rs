@@ -1,7 +1,8 @@
 //! From lane programs to Cranelift's IR, and from there to machine code.
 //!
-//! One function runs one work-group: a loop over its invocations, cut into regions at barriers ([`region`]). Values of a
-//! program become values of Cranelift, variables become its variables.
+//! One function runs one work-group: a loop over its invocations, cut into regions at barriers ([`region`]), or a loop for
+//! each stretch between barriers ([`stretches`]). Values of a program become values of Cranelift, variables become its
+//! variables.
 
 mod atomic;
 mod call;
@@ -10,6 +11,7 @@ mod lanes;
 mod memory;
 mod region;
 mod scalar;
+mod stretches;
 mod subgroup;
 
 use std::collections::HashMap;
@@ -94,6 +96,8 @@ struct Emitter<'a> {
     live: HashMap<u32, live::Live>,
     group: ir::Value,
     region: region::Region,
+    /// Set where invocations come to barriers together
+    stretches: Option<stretches::Stretches>,
     /// Where a kernel goes that is to stop
     stopped: ClifBlock,
     lanes: lanes::Lanes,
@@ -120,8 +124,16 @@ pub(crate) fn emit(program: &Program, options: Options, isa: &dyn TargetIsa) -> 
     let lives = live::lives(program);
     let lanes = lanes::choose(program, &lives, options.lanes, isa);
     let width = lanes.width;
+    let stretches = match waits(program, width) {
+        true => stretches::Stretches::plan(program, &lives, options, &lanes),
+        false => None,
+    };
     let live = lives.barriers;
-    let region = region::Region::new(&mut b, program, &live, (lanes.width, options.schedule))?;
+    let crossing = match &stretches {
+        Some(stretches) => stretches.framed(),
+        None => live.values().flat_map(live::Live::iter).collect(),
+    };
+    let region = region::Region::new(&mut b, program, crossing, (width, options.schedule))?;
     let stopped = b.create_block();
     b.set_cold_block(stopped);
     let mut emitter = Emitter {
@@ -137,6 +149,7 @@ pub(crate) fn emit(program: &Program, options: Options, isa: &dyn TargetIsa) -> 
         live,
         group,
         region,
+        stretches,
         stopped,
         lanes,
         table_offsets: SecondaryMap::new(),
@@ -188,6 +201,9 @@ fn register(ty: Type) -> ir::Type {
 
 impl Emitter<'_> {
     fn block(&mut self, block: &Block) -> Result<()> {
+        if self.is_common() {
+            return self.common_block(block);
+        }
         for statement in block {
             self.statement(statement)?;
             if leaves(statement) {

@@ -15,6 +15,8 @@
 //! An operation of a subgroup is such a place too, where invocations run one by one: there, an invocation waits until the
 //! others of its subgroup have come as far as they can without it ([`subgroup`](super::subgroup)).
 //!
+//! Where invocations come to each barrier together, no states are needed: see [`stretches`](super::stretches).
+//!
 //! Without barriers there is one frame, which invocations use one after the other. Where several lanes run side by side,
 //! everything said here of an invocation holds for a vector of them: they share a state and a frame.
 
@@ -32,7 +34,6 @@ use crate::compile::{
     error::{CompileError, Result},
     host::HostFunction,
     ir::{Barrier, Builtin, Program, Slot, Type, Variable},
-    passes::live::Live,
     subgroup,
 };
 
@@ -92,10 +93,11 @@ impl Region {
         self.stride
     }
 
+    /// `crossing` are the variables that need a place in frames.
     pub(super) fn new(
         b: &mut FunctionBuilder,
         program: &Program,
-        live: &HashMap<u32, Live>,
+        mut crossing: Vec<Variable>,
         (width, seed): (u32, Option<u64>),
     ) -> Result<Self> {
         let mut region = Self {
@@ -115,7 +117,6 @@ impl Region {
             }),
         };
         let mut end = STATE_BYTES;
-        let mut crossing: Vec<Variable> = live.values().flat_map(Live::iter).collect();
         crossing.sort_unstable();
         crossing.dedup();
         for variable in crossing {
@@ -146,7 +147,6 @@ impl Region {
 impl Emitter<'_> {
     /// Emits everything. Returns the bytes of all frames.
     pub(super) fn work_group(&mut self) -> Result<u64> {
-        let invocations = self.program.invocations();
         if !self.polling.is_empty() {
             let never = self.never();
             let entered = self.b.create_block();
@@ -156,6 +156,23 @@ impl Emitter<'_> {
             self.return_stopped();
             self.b.switch_to_block(entered);
         }
+        if self.stretches.is_some() {
+            self.block(&self.program.body)?;
+        } else {
+            self.rounds()?;
+        }
+        let done = self.int32(DONE);
+        self.b.ins().return_(&[done]);
+        let order = match self.region.order {
+            Some(_) => 4 * u64::from(self.program.invocations()),
+            None => 0,
+        };
+        Ok(self.frames_bytes() + order)
+    }
+
+    /// Lets invocations run by turns, until all have ended.
+    fn rounds(&mut self) -> Result<()> {
+        let invocations = self.program.invocations();
         let zero = self.int32(0);
         self.b.def_var(self.region.invocation, zero);
         self.b.def_var(self.region.pending, zero);
@@ -214,13 +231,7 @@ impl Emitter<'_> {
         };
         self.b.ins().brif(pending, round, &[], end, &[]);
         self.b.switch_to_block(end);
-        let done = self.int32(DONE);
-        self.b.ins().return_(&[done]);
-        let order = match self.region.order {
-            Some(_) => 4 * u64::from(invocations),
-            None => 0,
-        };
-        Ok(self.frames_bytes() + order)
+        Ok(())
     }
 
     /// Bytes of all frames.
@@ -340,6 +351,11 @@ impl Emitter<'_> {
         self.region.slots[slot]
     }
 
+    /// Chooses the invocation that runs.
+    pub(super) fn set_invocation(&mut self, index: ir::Value) {
+        self.b.def_var(self.region.invocation, index);
+    }
+
     pub(super) fn local_index(&mut self) -> ir::Value {
         self.b.use_var(self.region.invocation)
     }
@@ -348,7 +364,7 @@ impl Emitter<'_> {
         if barrier.storage {
             self.b.ins().fence();
         }
-        if !barrier.waits || !self.region.waits {
+        if !barrier.waits || !self.region.waits || self.stretches.is_some() {
             return Ok(());
         }
         let kind = match self.region.meeting {
@@ -367,17 +383,8 @@ impl Emitter<'_> {
             None => Vec::new(),
         };
         live.sort_unstable();
-        let flags = MemFlagsData::trusted();
-        let frame = self.frame();
         for &variable in &live {
-            let offset = self.region.spills[&variable];
-            if self.variable_varies(variable) {
-                self.spill_varying(variable, frame, offset);
-                continue;
-            }
-            let held = self.variable(variable);
-            let value = self.b.use_var(held);
-            self.b.ins().store(flags, value, frame, offset as i32);
+            self.spill(variable);
         }
         self.set_state(kind | (number + 1));
         let one = self.int32(1);
@@ -387,18 +394,35 @@ impl Emitter<'_> {
         self.region.resume.push((number, resume));
         self.b.switch_to_block(resume);
         self.resume_lanes();
-        let frame = self.frame();
         for &variable in &live {
-            let offset = self.region.spills[&variable];
-            if self.variable_varies(variable) {
-                self.restore_varying(variable, frame, offset);
-                continue;
-            }
-            let held = self.variable(variable);
-            let ty = register(self.program.variables[variable]);
-            let value = self.b.ins().load(ty, flags, frame, offset as i32);
-            self.b.def_var(held, value);
+            self.restore(variable);
         }
+    }
+
+    /// Puts a variable into the frame of the invocation.
+    pub(super) fn spill(&mut self, variable: Variable) {
+        let (frame, offset) = (self.frame(), self.region.spills[&variable]);
+        if self.variable_varies(variable) {
+            self.spill_varying(variable, frame, offset);
+            return;
+        }
+        let held = self.variable(variable);
+        let value = self.b.use_var(held);
+        (self.b.ins()).store(MemFlagsData::trusted(), value, frame, offset as i32);
+    }
+
+    /// Takes a variable from the frame of the invocation.
+    pub(super) fn restore(&mut self, variable: Variable) {
+        let (frame, offset) = (self.frame(), self.region.spills[&variable]);
+        if self.variable_varies(variable) {
+            self.restore_varying(variable, frame, offset);
+            return;
+        }
+        let ty = register(self.program.variables[variable]);
+        let flags = MemFlagsData::trusted();
+        let value = self.b.ins().load(ty, flags, frame, offset as i32);
+        let held = self.variable(variable);
+        self.b.def_var(held, value);
     }
 
     fn return_stopped(&mut self) {

@@ -466,6 +466,15 @@ impl Program {
         self.values[value].ty
     }
 
+    /// Whether nobody writes to a memory while a kernel runs.
+    pub(crate) fn is_constant(&self, base: Base) -> bool {
+        match base {
+            Base::Binding(at) => self.bindings[at.first].constant,
+            Base::Immediates | Base::Table(_) => true,
+            Base::WorkGroup | Base::Slot(_) => false,
+        }
+    }
+
     /// The bits of a value that is constant.
     pub(crate) fn constant(&self, value: Value) -> Option<u64> {
         match self.values[value].op {

@@ -3,12 +3,14 @@
 //!
 //! *How it works.* The program is read in order, and every stretch between barriers is an *epoch*. A value used in another
 //! epoch than its own is computed again there if that takes few operations on constants and built-in values. Otherwise a
-//! variable carries it: assigned where the value is defined, read before each statement of another epoch.
+//! variable carries it: assigned where the value is defined, read before each statement of another epoch. What barriers
+//! divide ([`stretches`](super::stretches)) begins and ends epochs too: there, the loop over invocations may end.
 
 use std::collections::HashMap;
 
 use cranelift_codegen::entity::SecondaryMap;
 
+use super::stretches::Dividing;
 use crate::compile::ir::{Block, Def, Op, Program, Statement, Value, Variable, visit};
 
 /// The most operations that are done again rather than a value be put aside.
@@ -21,6 +23,7 @@ pub(crate) fn carry_over_barriers(mut program: Program) -> Program {
     }
     let body = std::mem::take(&mut program.body);
     let mut crossing = Crossing {
+        dividing: Dividing::of(&body),
         program,
         epochs: SecondaryMap::new(),
         epoch: 0,
@@ -37,6 +40,7 @@ pub(crate) fn carry_over_barriers(mut program: Program) -> Program {
 
 struct Crossing {
     program: Program,
+    dividing: Dividing,
     /// Where each value is defined
     epochs: SecondaryMap<Value, u32>,
     epoch: u32,
@@ -96,6 +100,10 @@ impl Crossing {
     }
 
     fn inside(&mut self, statement: Statement) -> Statement {
+        let divides = self.dividing.divides(&statement);
+        if divides && !matches!(statement, Statement::Barrier(_)) {
+            self.next_epoch();
+        }
         match statement {
             Statement::Barrier(mut barrier) => {
                 barrier.number = self.barriers;
@@ -116,7 +124,7 @@ impl Crossing {
                 accept,
                 reject,
             } => {
-                let crosses = visit::has_meeting(&accept) || visit::has_meeting(&reject);
+                let crosses = divides || visit::has_meeting(&accept) || visit::has_meeting(&reject);
                 let before = self.epoch;
                 let accept = self.block(accept);
                 self.epoch = before;
@@ -133,7 +141,7 @@ impl Crossing {
                 mut cases,
                 default,
             } => {
-                let mut crosses = visit::has_meeting(&default);
+                let mut crosses = divides || visit::has_meeting(&default);
                 let before = self.epoch;
                 for case in &mut cases {
                     crosses |= visit::has_meeting(&case.body);
@@ -175,7 +183,7 @@ impl Crossing {
                 }
             }
             Statement::Scope { scope, body } => {
-                let crosses = visit::has_meeting(&body);
+                let crosses = divides || visit::has_meeting(&body);
                 let before = self.epoch;
                 let body = self.block(body);
                 self.leave(before, crosses);

@@ -9,6 +9,7 @@ mod promote;
 mod prune;
 pub(crate) mod range;
 mod simplify;
+pub(crate) mod stretches;
 mod together;
 pub(crate) mod trips;
 pub(crate) mod uniform;

@@ -1,7 +1,8 @@
 //! Which loops may run long, and must look whether the kernel is to stop.
 //!
 //! A loop is *short* if a variable counts by a constant from a constant to a constant, and the passes of the loop and of
-//! the loops inside it are few. What is not known to be short polls. How it does depends on what happens in a pass: a
+//! the loops inside it are few; so it is if a variable is halved in each pass until nothing is left. What is not known to be
+//! short polls. How it does depends on what happens in a pass: a
 //! loop that waits for somebody else must let others run, which need this processor.
 
 use std::collections::HashMap;
@@ -161,18 +162,27 @@ fn count(program: &Program, statement: &Statement) -> Option<u64> {
     else {
         return None;
     };
-    starts.iter().find_map(|&(variable, start)| {
-        let step = step(program, variable, body, continuing)?;
+    let end = |counter| {
         let tests = [body, continuing];
-        let end = tests
+        tests
             .iter()
-            .find_map(|block| end(program, block, *scope, (variable, step)))?;
-        end.passes(start, step, program.variables[variable])
+            .find_map(|block| end(program, block, *scope, counter))
+    };
+    starts.iter().find_map(|&(variable, start)| {
+        let value = next(variable, body, continuing)?;
+        let ty = program.variables[variable];
+        match growth(program, value, variable) {
+            Some(step) => end((variable, Some(step)))?.passes(start, step, ty),
+            None if ty == Type::I32 && is_part(program, value, variable) => {
+                end((variable, None))?.passes_to_zero()
+            }
+            None => None,
+        }
     })
 }
 
-/// By how much a counter grows in each pass: the one assignment of the variable stands where every pass comes by.
-fn step(program: &Program, variable: Variable, body: &Block, continuing: &Block) -> Option<i64> {
+/// What a counter becomes in each pass: the one assignment of the variable stands where every pass comes by.
+fn next(variable: Variable, body: &Block, continuing: &Block) -> Option<Value> {
     let mut assignments = 0;
     for block in [body, continuing] {
         visit::assigned(block, &mut |assigned| {
@@ -190,8 +200,23 @@ fn step(program: &Program, variable: Variable, body: &Block, continuing: &Block)
     };
     // In the body, a `continue` could skip the assignment.
     let skips = || visit::any(body, &mut |s| matches!(s, Statement::Continue(_)));
-    let value = here(continuing).or_else(|| here(body).filter(|_| !skips()))?;
-    growth(program, value, variable)
+    here(continuing).or_else(|| here(body).filter(|_| !skips()))
+}
+
+/// Whether a value is at most half of a variable, as an unsigned integer.
+fn is_part(program: &Program, value: Value, variable: Variable) -> bool {
+    let Op::Binary(op, a, b) = program.values[value].op else {
+        return false;
+    };
+    let least = match op {
+        Binary::ShrU => 1,
+        Binary::DivU => 2,
+        _ => return false,
+    };
+    // An amount counts by its low bits alone.
+    let by = program.constant(b).map(|bits| bits as u32);
+    is_get(program, a, variable)
+        && by.is_some_and(|by| by >= least && (op != Binary::ShrU || by < 32))
 }
 
 /// By how much a value is greater than a variable, if that is all there is to it.
@@ -221,8 +246,8 @@ struct End {
     next: bool,
 }
 
-/// A variable, and by how much it grows in each pass.
-type Counter = (Variable, i64);
+/// A variable, and by how much it grows in each pass, if it is a number that is always the same.
+type Counter = (Variable, Option<i64>);
 
 /// A test of the counter that leaves the loop, where every pass comes by.
 fn end(program: &Program, block: &Block, scope: Scope, counter: Counter) -> Option<End> {
@@ -274,7 +299,7 @@ fn test(program: &Program, condition: Value, goes_on: bool, counter: Counter) ->
     let (variable, step) = counter;
     let counts = |value: Value| match program.values[value].op {
         Op::Get(got) if got == variable => Some(false),
-        _ => (growth(program, value, variable) == Some(step)).then_some(true),
+        _ => (step.is_some() && growth(program, value, variable) == step).then_some(true),
     };
     let (left, next, bound) = match (counts(a), counts(b)) {
         (Some(next), None) => (true, next, program.constant(b)?),
@@ -309,6 +334,17 @@ fn opposite(comparison: Comparison, left: bool) -> Option<(Comparison, bool)> {
 }
 
 impl End {
+    /// The most passes of a counter of 32 bits that loses at least one of them in each, if zero ends the loop.
+    fn passes_to_zero(&self) -> Option<u64> {
+        let ends = match (self.comparison, self.left) {
+            (Comparison::Ne, _) => self.bound == 0,
+            (Comparison::LtU, false) => true,
+            (Comparison::LeU, false) => self.bound > 0,
+            _ => false,
+        };
+        ends.then_some(u64::from(u32::BITS) + 1)
+    }
+
     /// The most passes from a start by a step, if the counter does not wrap around before.
     fn passes(&self, start: u64, step: i64, ty: Type) -> Option<u64> {
         if ty != Type::I32 || step == 0 {

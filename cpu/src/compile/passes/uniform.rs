@@ -87,23 +87,15 @@ impl Uniformity {
     }
 }
 
-/// Finds out what `lanes` neighbouring invocations have in common.
+/// Finds out what `lanes` neighbouring invocations have in common that do each statement together.
 pub(crate) fn analyze(program: &Program, lives: &Lives, lanes: u32) -> Uniformity {
-    let mut analysis = Analysis {
-        program,
-        lives,
-        found: Uniformity {
-            builtins: builtins(program.workgroup_size, lanes),
-            ..Uniformity::default()
-        },
-        around: Vec::new(),
-        changed: true,
-    };
-    while analysis.changed {
-        analysis.changed = false;
-        analysis.block(&program.body);
-    }
-    analysis.found
+    Analysis::new(program, lives, lanes, true).run()
+}
+
+/// Finds out what all invocations of a work-group have in common, which do a statement one after the other: what one of
+/// them loads from memory, another may have changed.
+pub(crate) fn analyze_group(program: &Program, lives: &Lives) -> Uniformity {
+    Analysis::new(program, lives, program.invocations(), false).run()
 }
 
 /// The built-in values that are not the same for neighbouring invocations.
@@ -144,12 +136,36 @@ enum Around<'a> {
 struct Analysis<'a> {
     program: &'a Program,
     lives: &'a Lives,
+    /// Whether the lanes do each statement together
+    together: bool,
     found: Uniformity,
     around: Vec<Around<'a>>,
     changed: bool,
 }
 
 impl<'a> Analysis<'a> {
+    fn new(program: &'a Program, lives: &'a Lives, lanes: u32, together: bool) -> Self {
+        Self {
+            program,
+            lives,
+            together,
+            found: Uniformity {
+                builtins: builtins(program.workgroup_size, lanes),
+                ..Uniformity::default()
+            },
+            around: Vec::new(),
+            changed: true,
+        }
+    }
+
+    fn run(mut self) -> Uniformity {
+        while self.changed {
+            self.changed = false;
+            self.block(&self.program.body);
+        }
+        self.found
+    }
+
     fn block(&mut self, block: &'a Block) {
         for statement in block {
             self.statement(statement);
@@ -219,7 +235,7 @@ impl<'a> Analysis<'a> {
                 }
             }
             Statement::Subgroup(operation) => {
-                let same = operation.function.is_same_for_all();
+                let same = self.together && operation.function.is_same_for_all();
                 let shape = match same {
                     true => Shape::Uniform,
                     false => Shape::Varying,
@@ -320,6 +336,9 @@ impl<'a> Analysis<'a> {
             self.binding(at);
         }
         if let Base::Slot(_) = place.base {
+            return Some(Shape::Varying);
+        }
+        if !self.together && !self.program.is_constant(place.base) {
             return Some(Shape::Varying);
         }
         let mut shape = Some(Shape::Uniform);

@@ -189,6 +189,22 @@ fn loops_poll_unless_they_are_known_to_be_short() {
             1,
         ),
         ("for (var i = 0; i != 301; i += 2) { out[0] = 1u; }", 1),
+        (
+            "let a = out[0]; for (var i = 4000000000u; i > 0u && i != a; i >>= 1u) { out[0] = i; }",
+            0,
+        ),
+        (
+            "let a = out[0]; for (var i = 4000000000u; i != 0u && i != a; i /= 3u) { out[0] = i; }",
+            0,
+        ),
+        (
+            "let a = out[0]; for (var i = 4000000000u; i != 1u && i != a; i >>= 1u) { out[0] = i; }",
+            1,
+        ),
+        (
+            "let a = out[0]; for (var i = -8; i != 0 && i != i32(a); i >>= 1u) { out[0] = 1u; }",
+            1,
+        ),
     ] {
         let program = optimized(&kernel(body));
         assert_eq!(trips::polling(&program).len(), polls, "{body}\n{program}");

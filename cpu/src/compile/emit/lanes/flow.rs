@@ -8,6 +8,7 @@
 //!
 //! What parts and what joins is known when code is emitted: where no lanes can be missing, there is no mask.
 
+mod certain;
 mod loops;
 
 use cranelift_codegen::ir::{self, InstBuilder, condcodes::IntCC, types};
@@ -38,6 +39,12 @@ impl Emitter<'_> {
         }
         self.lanes.nobody = Some(nobody);
         self.activate(None);
+    }
+
+    /// Ends what [`Self::begin_lanes`] began: what follows is done once for all lanes.
+    pub(in crate::compile::emit) fn end_lanes(&mut self) {
+        self.lanes.nobody = None;
+        self.lanes.parted = false;
     }
 
     /// As [`Self::begin_lanes`], where lanes go on behind a barrier.
@@ -199,9 +206,15 @@ impl Emitter<'_> {
         accept: &Block,
         reject: &Block,
     ) -> Result<()> {
-        if self.part_by_halves(condition, accept, reject)? {
+        if self.part_by_halves(condition, accept, reject)?
+            || self.part_if_any(condition, accept, reject)?
+        {
             return Ok(());
         }
+        self.part_by_mask(condition, accept, reject)
+    }
+
+    fn part_by_mask(&mut self, condition: Value, accept: &Block, reject: &Block) -> Result<()> {
         let condition = self.vector(condition)?;
         let before = self.before();
         let (accepted, rejected) = match &before {

@@ -1,0 +1,435 @@
+//! Work-groups whose invocations come to each barrier together: control flow around barriers is done once for all of them,
+//! and each stretch between barriers is a loop over the invocations. POCL and its kin call these work-item loops.
+//!
+//! *How it works.* [`uniform`](crate::compile::passes::uniform) says what all invocations have in common. Where every
+//! condition that decides about a barrier is the same for all of them and known outside of stretches, nothing has to be
+//! remembered of where an invocation waits. What all have in common is computed once, before the loop, if it is made of
+//! nothing else (*hoisted*). A variable that is assigned there alone is *shared*: one register. Other variables that go from
+//! one stretch to another are *framed*: loaded from the frame of the invocation where a stretch begins, and stored where it
+//! ends.
+//!
+//! ```text
+//! for (half = 128; half > 0; half /= 2)      once; `half` is shared
+//!     for each invocation                    a stretch
+//!         if i < half, sum
+//! ```
+//!
+//! Otherwise, invocations have states: see [`region`](super::region).
+
+use std::collections::{HashMap, HashSet};
+
+use cranelift_codegen::ir::{InstBuilder, condcodes::IntCC};
+
+use super::{Emitter, Options, lanes::Lanes, leaves};
+use crate::compile::{
+    error::Result,
+    ir::{Block, Builtin, Op, Program, Statement, Value, Variable, visit},
+    passes::{
+        live::Lives,
+        stretches::Dividing,
+        uniform::{self, Shape, Uniformity},
+    },
+};
+
+/// How a work-group is emitted whose invocations come to barriers together.
+pub(super) struct Stretches {
+    dividing: Dividing,
+    /// Variables that all invocations share
+    shared: HashSet<Variable>,
+    /// Statements that are done once, before the stretch in which they stand
+    hoisted: HashSet<*const Statement>,
+    /// Assignments of shared variables that are done once, behind the stretch in which they stand
+    delayed: HashSet<*const Statement>,
+    /// Variables that lie in frames between stretches
+    framed: HashSet<Variable>,
+    /// Whether a stretch is emitted
+    inside: bool,
+}
+
+/// How a stretch begins with a variable.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum First {
+    /// It is assigned, by all invocations.
+    Assigned,
+    /// It may be read.
+    Read,
+}
+
+/// What a stretch does with a variable.
+#[derive(Clone, Copy)]
+struct Use {
+    first: First,
+    assigns: bool,
+}
+
+impl Stretches {
+    /// A plan for a program whose invocations wait for one another, if this way is one for it.
+    pub(super) fn plan(
+        program: &Program,
+        lives: &Lives,
+        options: Options,
+        lanes: &Lanes,
+    ) -> Option<Self> {
+        let alone = lanes.width == 1 && visit::has_subgroups(&program.body);
+        let ordered = options.instruments.any() || options.schedule.is_some();
+        if alone || ordered || !visit::has_barrier(&program.body) {
+            return None;
+        }
+        let uniformity = uniform::analyze_group(program, lives);
+        if uniformity.parts_at_barriers() {
+            return None;
+        }
+        let same = |variable| {
+            uniformity.variable(variable) == Shape::Uniform
+                && (!lanes.are_many() || lanes.uniformity.variable(variable) == Shape::Uniform)
+        };
+        let mut shared: HashSet<Variable> = program.variables.keys().filter(|&v| same(v)).collect();
+        loop {
+            let mut planner = Planner::new(program, &uniformity, lanes, shared);
+            planner.block(&program.body);
+            if planner.refused.is_empty() {
+                return planner.finish(program.invocations() == lanes.width);
+            }
+            shared = planner.plan.shared;
+            shared.retain(|variable| !planner.refused.contains(variable));
+        }
+    }
+
+    /// Variables that need a place in frames.
+    pub(super) fn framed(&self) -> Vec<Variable> {
+        self.framed.iter().copied().collect()
+    }
+}
+
+/// Reads a program as [`Emitter::common_block`] emits it.
+struct Planner<'a> {
+    program: &'a Program,
+    uniformity: &'a Uniformity,
+    lanes: &'a Lanes,
+    plan: Stretches,
+    /// Values that are known outside of stretches
+    known: HashSet<Value>,
+    /// Statements of the stretch that is read
+    pending: Vec<&'a Statement>,
+    /// Shared variables that are assigned behind this stretch
+    later: HashSet<Variable>,
+    /// How many stretches use a variable, and how the last one of them does
+    uses: HashMap<Variable, (u32, Use)>,
+    /// Variables that cannot be shared
+    refused: HashSet<Variable>,
+    /// Whether a condition is not known where it decides about barriers
+    fails: bool,
+}
+
+impl<'a> Planner<'a> {
+    fn new(
+        program: &'a Program,
+        uniformity: &'a Uniformity,
+        lanes: &'a Lanes,
+        shared: HashSet<Variable>,
+    ) -> Self {
+        Self {
+            program,
+            uniformity,
+            lanes,
+            plan: Stretches {
+                dividing: Dividing::of(&program.body),
+                shared,
+                hoisted: HashSet::new(),
+                delayed: HashSet::new(),
+                framed: HashSet::new(),
+                inside: false,
+            },
+            known: HashSet::new(),
+            pending: Vec::new(),
+            later: HashSet::new(),
+            uses: HashMap::new(),
+            refused: HashSet::new(),
+            fails: false,
+        }
+    }
+
+    fn finish(mut self, together: bool) -> Option<Stretches> {
+        if self.fails {
+            return None;
+        }
+        // Where all invocations run side by side, registers hold what goes from one stretch to another.
+        if !together {
+            let framed = self
+                .uses
+                .iter()
+                .filter(|&(_, &(stretches, used))| stretches > 1 || used.first == First::Read);
+            self.plan.framed = framed.map(|(&variable, _)| variable).collect();
+        }
+        Some(self.plan)
+    }
+
+    fn block(&mut self, block: &'a Block) {
+        for statement in block {
+            if self.plan.dividing.divides(statement) {
+                self.end_stretch();
+                self.divide(statement);
+                if leaves(statement) {
+                    return;
+                }
+            } else {
+                self.take(statement);
+            }
+        }
+        self.end_stretch();
+    }
+
+    /// A statement that decides about barriers.
+    fn divide(&mut self, statement: &'a Statement) {
+        if let Statement::If { condition: by, .. } | Statement::Switch { selector: by, .. } =
+            statement
+        {
+            self.fails |= !self.is_known(*by);
+        }
+        visit::blocks(statement, |block| self.block(block));
+    }
+
+    /// A statement of a stretch, or one that is done outside of it.
+    fn take(&mut self, statement: &'a Statement) {
+        match statement {
+            Statement::Let(value) => {
+                if let Op::Get(variable) = self.program.values[*value].op
+                    && self.later.contains(&variable)
+                {
+                    self.refused.insert(variable);
+                }
+                if self.can_hoist(*value) {
+                    self.hoist(statement);
+                    return;
+                }
+            }
+            Statement::Load { place, leaves, .. } => {
+                let mut known = self.program.is_constant(place.base);
+                visit::place_operands(place, |operand| known = known && self.is_known(operand));
+                if known && leaves.iter().all(|leaf| self.is_common(leaf.value)) {
+                    self.hoist(statement);
+                    return;
+                }
+            }
+            Statement::Set(variable, value) if self.plan.shared.contains(variable) => {
+                if !self.is_known(*value) {
+                    self.refused.insert(*variable);
+                    return;
+                }
+                if (self.pending.iter()).any(|statement| self.reads(statement, *variable)) {
+                    self.later.insert(*variable);
+                    self.plan.delayed.insert(statement);
+                } else {
+                    // One that is behind the stretch comes last.
+                    if self.later.contains(variable) {
+                        self.refused.insert(*variable);
+                    }
+                    self.plan.hoisted.insert(statement);
+                }
+                return;
+            }
+            _ => {}
+        }
+        let mut refused = Vec::new();
+        visit::blocks(statement, |block| {
+            visit::assigned(block, &mut |variable| refused.push(variable));
+        });
+        refused.retain(|variable| self.plan.shared.contains(variable));
+        refused.extend(self.later.iter().filter(|&&v| self.reads(statement, v)));
+        self.refused.extend(refused);
+        self.pending.push(statement);
+    }
+
+    fn hoist(&mut self, statement: &'a Statement) {
+        self.plan.hoisted.insert(statement);
+        visit::definitions(statement, |value| _ = self.known.insert(value));
+    }
+
+    /// Whether all invocations have the same value.
+    fn is_common(&self, value: Value) -> bool {
+        let lanes = self.lanes;
+        self.uniformity.value(self.program, value) == Shape::Uniform
+            && (!lanes.are_many() || lanes.uniformity.value(self.program, value) == Shape::Uniform)
+    }
+
+    /// Whether a value is known outside of stretches.
+    fn is_known(&self, value: Value) -> bool {
+        match self.program.values[value].op {
+            Op::Const(_) | Op::Builtin(Builtin::GroupId(_) | Builtin::GroupCount(_)) => true,
+            Op::Builtin(_) => false,
+            _ => self.known.contains(&value),
+        }
+    }
+
+    fn can_hoist(&self, value: Value) -> bool {
+        let op = self.program.values[value].op;
+        let mut known = match op {
+            Op::Get(variable) => self.plan.shared.contains(&variable),
+            Op::Result => false,
+            _ => true,
+        };
+        visit::operands(&op, |operand| known = known && self.is_known(operand));
+        known && self.is_common(value)
+    }
+
+    /// Whether a statement, or one inside, reads a variable.
+    fn reads(&self, statement: &Statement, variable: Variable) -> bool {
+        let reads = |statement: &Statement| match statement {
+            Statement::Let(value) => self.program.values[*value].op == Op::Get(variable),
+            _ => false,
+        };
+        let mut found = reads(statement);
+        visit::blocks(statement, |block| {
+            found = found || visit::any(block, &mut |statement| reads(statement));
+        });
+        found
+    }
+
+    fn end_stretch(&mut self) {
+        self.later.clear();
+        let pending = std::mem::take(&mut self.pending);
+        if is_pure(&pending) {
+            return;
+        }
+        for (variable, used) in uses(self.program, &self.plan.shared, &pending) {
+            let (stretches, last) = self.uses.entry(variable).or_insert((0, used));
+            *stretches += 1;
+            *last = used;
+        }
+    }
+}
+
+/// Whether a stretch does nothing that is seen behind it.
+fn is_pure(stretch: &[&Statement]) -> bool {
+    let mut statements = stretch.iter();
+    statements.all(|statement| matches!(statement, Statement::Let(_)))
+}
+
+/// What a stretch does with variables that are not shared.
+fn uses(
+    program: &Program,
+    shared: &HashSet<Variable>,
+    stretch: &[&Statement],
+) -> HashMap<Variable, Use> {
+    let mut uses = HashMap::new();
+    let mut note = |statement: &Statement, always: bool| {
+        let (variable, assigns) = match statement {
+            Statement::Set(variable, _) => (*variable, true),
+            Statement::Let(value) => match program.values[*value].op {
+                Op::Get(variable) => (variable, false),
+                _ => return,
+            },
+            _ => return,
+        };
+        if !shared.contains(&variable) {
+            let first = match assigns && always {
+                true => First::Assigned,
+                false => First::Read,
+            };
+            let used = uses.entry(variable).or_insert(Use {
+                first,
+                assigns: false,
+            });
+            used.assigns |= assigns;
+        }
+    };
+    for statement in stretch {
+        note(statement, true);
+        visit::blocks(statement, |block| {
+            visit::statements(block, &mut |statement| note(statement, false));
+        });
+    }
+    uses
+}
+
+impl Emitter<'_> {
+    /// Whether code is emitted that is run once for all invocations.
+    pub(super) fn is_common(&self) -> bool {
+        self.stretches.as_ref().is_some_and(|plan| !plan.inside)
+    }
+
+    /// A block outside of stretches: stretches, and what stands between them.
+    pub(super) fn common_block(&mut self, block: &Block) -> Result<()> {
+        let mut stretch = Vec::new();
+        let mut delayed = Vec::new();
+        for statement in block {
+            let Some(plan) = &self.stretches else { break };
+            let at = std::ptr::from_ref(statement);
+            if plan.dividing.divides(statement) {
+                self.stretch(&stretch, &delayed)?;
+                stretch.clear();
+                delayed.clear();
+                self.statement(statement)?;
+                if leaves(statement) {
+                    return Ok(());
+                }
+            } else if plan.hoisted.contains(&at) {
+                self.statement(statement)?;
+            } else if plan.delayed.contains(&at) {
+                delayed.push(statement);
+            } else {
+                stretch.push(statement);
+            }
+        }
+        self.stretch(&stretch, &delayed)
+    }
+
+    /// A stretch, and what is done once behind it.
+    fn stretch(&mut self, statements: &[&Statement], delayed: &[&Statement]) -> Result<()> {
+        if !is_pure(statements) {
+            self.set_inside(true);
+            self.loop_over_invocations(statements)?;
+            self.set_inside(false);
+        }
+        for statement in delayed {
+            self.statement(statement)?;
+        }
+        Ok(())
+    }
+
+    fn set_inside(&mut self, inside: bool) {
+        if let Some(plan) = &mut self.stretches {
+            plan.inside = inside;
+        }
+    }
+
+    fn loop_over_invocations(&mut self, statements: &[&Statement]) -> Result<()> {
+        let Some(plan) = &self.stretches else {
+            return Ok(());
+        };
+        let mut framed: Vec<(Variable, Use)> = uses(self.program, &plan.shared, statements)
+            .into_iter()
+            .filter(|(variable, _)| plan.framed.contains(variable))
+            .collect();
+        framed.sort_unstable_by_key(|&(variable, _)| variable);
+        let start = self.b.create_block();
+        let next = self.b.create_block();
+        let end = self.b.create_block();
+        let zero = self.int32(0);
+        self.set_invocation(zero);
+        let never = self.never();
+        self.b.ins().brif(never, end, &[], start, &[]);
+        self.b.switch_to_block(start);
+        self.begin_lanes(next);
+        for (variable, _) in framed.iter().filter(|(_, used)| used.first == First::Read) {
+            self.restore(*variable);
+        }
+        for statement in statements {
+            self.statement(statement)?;
+        }
+        self.b.ins().jump(next, &[]);
+        self.b.switch_to_block(next);
+        for (variable, _) in framed.iter().filter(|(_, used)| used.assigns) {
+            self.spill(*variable);
+        }
+        let index = self.local_index();
+        let index = (self.b.ins()).iadd_imm_s(index, i64::from(self.lanes.width));
+        self.set_invocation(index);
+        let count = i64::from(self.program.invocations());
+        let over = (self.b.ins()).icmp_imm_u(IntCC::UnsignedGreaterThanOrEqual, index, count);
+        self.b.ins().brif(over, end, &[], start, &[]);
+        self.b.switch_to_block(end);
+        self.end_lanes();
+        Ok(())
+    }
+}

@@ -1,0 +1,137 @@
+//! What goes on over barriers: what all invocations share and what each keeps for itself, in loops that all leave together.
+
+use tombolo_cpu::Options;
+
+use crate::harness::Cpu;
+
+const SIZE: usize = 32;
+
+/// Runs a kernel with any number of lanes and, in another order, invocation by invocation. All must agree with `expected`.
+fn check(source: &str, given: &[u32], expected: &[u32]) {
+    for (lanes, schedule) in [(1, None), (4, None), (8, None), (32, None), (8, Some(5))] {
+        let mut options = Options::default();
+        options.lanes = lanes;
+        options.schedule = schedule;
+        let poison = vec![0xdead_beef_u32; SIZE];
+        let buffers = [bytemuck::cast_slice(given), bytemuck::cast_slice(&poison)];
+        let out: Vec<u32> = Cpu::with(options).run(source, [1, 1, 1], &buffers);
+        assert_eq!(
+            out, expected,
+            "{lanes} lanes, schedule {schedule:?}, {given:?}"
+        );
+    }
+}
+
+#[test]
+fn variables_in_loops_that_are_left_in_two_places() {
+    let source = "
+        @group(0) @binding(0) var<storage, read> limits: array<u32>;
+        @group(0) @binding(1) var<storage, read_write> out: array<u32>;
+        var<workgroup> ring: array<u32, 32>;
+        @compute @workgroup_size(32) fn main(@builtin(local_invocation_index) i: u32) {
+            var kept = i * 3u;
+            var odd = false;
+            let rounds = limits[0];
+            ring[i] = i;
+            workgroupBarrier();
+            var round = 0u;
+            loop {
+                if (round == rounds) { break; }
+                let left = ring[(i + 1u) % 32u];
+                let mine = kept ^ round;
+                if (round == limits[1]) { kept += 1000u; break; }
+                workgroupBarrier();
+                if (i > round) { kept += left; } else if (i == round) { odd = !odd; }
+                ring[i] = mine + left;
+                let before = round;
+                round += 1u;
+                kept += before * round;
+                workgroupBarrier();
+            }
+            out[i] = kept + select(0u, 7u, odd) + round * 100000u + ring[31u - i];
+        }";
+    for limits in [[5, 9], [5, 3], [0, 0], [7, 0], [40, 33]] {
+        let mut kept: Vec<u32> = (0..32).map(|i| i * 3).collect();
+        let mut odd = [false; SIZE];
+        let mut ring: Vec<u32> = (0..32).collect();
+        let mut round = 0;
+        while round != limits[0] {
+            if round == limits[1] {
+                kept.iter_mut().for_each(|kept| *kept += 1000);
+                break;
+            }
+            let before = ring.clone();
+            for i in 0..SIZE {
+                let left = before[(i + 1) % SIZE];
+                ring[i] = (kept[i] ^ round).wrapping_add(left);
+                if i as u32 > round {
+                    kept[i] = kept[i].wrapping_add(left);
+                } else if i as u32 == round {
+                    odd[i] = !odd[i];
+                }
+                kept[i] = kept[i].wrapping_add(round * (round + 1));
+            }
+            round += 1;
+        }
+        let expected: Vec<u32> = (0..SIZE)
+            .map(|i| {
+                kept[i]
+                    .wrapping_add(7 * u32::from(odd[i]))
+                    .wrapping_add(round * 100_000)
+                    .wrapping_add(ring[31 - i])
+            })
+            .collect();
+        check(source, &limits, &expected);
+    }
+}
+
+#[test]
+fn a_counter_that_a_stretch_reads_before_and_behind_its_step() {
+    let source = "
+        @group(0) @binding(0) var<storage, read> given: array<u32>;
+        @group(0) @binding(1) var<storage, read_write> out: array<u32>;
+        var<workgroup> words: array<u32, 32>;
+        @compute @workgroup_size(32) fn main(@builtin(local_invocation_index) i: u32) {
+            var step = 1u;
+            var sum = 0u;
+            words[i] = given[i];
+            workgroupBarrier();
+            for (var turn = 0u; turn < given[32]; turn++) {
+                if (i % 3u == turn % 3u) { sum += step * words[i ^ step]; }
+                step *= 2u;
+                if (i < step) { sum += step; }
+                if (step == 32u) { step = 1u; }
+                workgroupBarrier();
+                if (i == turn) { words[i] = sum; }
+                if (turn < i) { sum += 1u; }
+                workgroupBarrier();
+            }
+            out[i] = sum * 64u + step;
+        }";
+    for turns in [0, 1, 12] {
+        let mut given: Vec<u32> = (0..32).map(|i| i * 7 % 11).collect();
+        given.push(turns);
+        let mut words = given[..SIZE].to_vec();
+        let (mut step, mut sums) = (1u32, [0u32; SIZE]);
+        for turn in 0..turns {
+            let before = words.clone();
+            for (i, sum) in sums.iter_mut().enumerate() {
+                if i as u32 % 3 == turn % 3 {
+                    *sum = sum.wrapping_add(step.wrapping_mul(before[i ^ step as usize]));
+                }
+                if (i as u32) < step * 2 {
+                    *sum = sum.wrapping_add(step * 2);
+                }
+                if i as u32 == turn {
+                    words[i] = *sum;
+                }
+                *sum = sum.wrapping_add(u32::from(turn < i as u32));
+            }
+            step = if step == 16 { 1 } else { step * 2 };
+        }
+        let expected: Vec<u32> = (0..SIZE)
+            .map(|i| sums[i].wrapping_mul(64).wrapping_add(step))
+            .collect();
+        check(source, &given, &expected);
+    }
+}
