@@ -180,8 +180,9 @@ fn write_msl(module: &Module, info: &ModuleInfo) -> Result<Vec<u8>, String> {
 }
 
 fn write_hlsl(module: &Module, info: &ModuleInfo) -> Result<Vec<u8>, String> {
+    // The highest space that glslang knows.
     let bound_at = |register| hlsl::BindTarget {
-        space: 255,
+        space: 7,
         register,
         ..hlsl::BindTarget::default()
     };
@@ -195,10 +196,13 @@ fn write_hlsl(module: &Module, info: &ModuleInfo) -> Result<Vec<u8>, String> {
     let mut written = String::new();
     let mut writer = hlsl::Writer::new(&mut written, &options, &pipeline);
     let reflection = writer.write(module, info, None).map_err(text)?;
+    let mut entries = Vec::new();
     for name in reflection.entry_point_names {
-        name.map_err(text)?;
+        entries.push(name.map_err(text)?);
     }
-    Ok(written.into_bytes())
+    // Compilers of HLSL are told an entry point, which naga may have renamed.
+    let entry = entries.first().map_or("", String::as_str);
+    Ok(format!("// {entry}\n{written}").into_bytes())
 }
 
 fn write_glsl(module: &Module, info: &ModuleInfo) -> Result<Vec<u8>, String> {

@@ -4,10 +4,10 @@
 //! (`src/kernel/languages.rs`): kernels of all tests, and what the runtime adds in every mode that a test opens a device
 //! in. What naga's validator refuses for a language is counted: `Device::kernel` refuses the same on devices of its
 //! backend. What a writer cannot write fails the command, and so does what a judge refuses: `spirv-val` for SPIR-V and
-//! glslang for GLSL; WGSL has to be a module again. MSL and HLSL have no judge here: their compilers are Apple's and
-//! Microsoft's.
+//! glslang for GLSL and, as far as glslang knows that language, HLSL; WGSL has to be a module again. MSL has no judge here:
+//! its compiler is Apple's.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -55,7 +55,16 @@ const LANGUAGES: &[Language] = &[
     Language {
         name: "HLSL",
         extension: "hlsl",
-        judge: None,
+        judge: Some(&[
+            "glslangValidator",
+            "-D",
+            "-V",
+            "--auto-map-bindings",
+            "-S",
+            "comp",
+            "-o",
+            "/dev/null",
+        ]),
     },
     Language {
         name: "GLSL",
@@ -70,7 +79,18 @@ const LANGUAGES: &[Language] = &[
 ];
 
 /// What is not right and known: the language, a part of what is said, and whose it is.
-const KNOWN: &[(&str, &str, &str)] = &[];
+const KNOWN: &[(&str, &str, &str)] = &[
+    (
+        "HLSL",
+        "array constructor needs one argument per array element",
+        "glslang does not know the zero of an array, which Microsoft's compilers do",
+    ),
+    (
+        "HLSL",
+        "push-constant",
+        "naga writes immediates that are structures and no others (gfx-rs/wgpu#5683): `KernelError::Pipeline` on Direct3D 12",
+    ),
+];
 
 /// Runs the command.
 pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
@@ -120,6 +140,8 @@ struct Found {
     modules: usize,
     /// By the names of the languages.
     counts: BTreeMap<&'static str, Count>,
+    /// The known faults that were met.
+    known: BTreeSet<&'static str>,
     /// The file, the kernel's program, and what is wrong.
     faults: Vec<(PathBuf, String, String)>,
 }
@@ -137,6 +159,9 @@ impl Found {
                 "{language}: {written} written, {refused} need what it lacks, {known} with a known fault"
             ));
         }
+        for whose in &self.known {
+            say(format!("known: {whose}"));
+        }
         for (path, program, why) in &self.faults {
             let why = why.lines().take(6).collect::<Vec<_>>().join("\n    ");
             say(format!("{} ({program}):\n    {why}", path.display()));
@@ -147,8 +172,9 @@ impl Found {
     fn refuse(&mut self, language: &Language, path: &Path, why: String) {
         let is_known =
             |(name, part, _): &&(&str, &str, &str)| *name == language.name && why.contains(part);
-        if KNOWN.iter().find(is_known).is_some() {
+        if let Some((.., whose)) = KNOWN.iter().find(is_known) {
             self.counts.entry(language.name).or_default().known += 1;
+            self.known.insert(whose);
             return;
         }
         let label = label_of(path);
@@ -272,7 +298,12 @@ fn judge(
     };
     let mut command = Command::new(toolchain.tool(program));
     toolchain.environment(&mut command);
-    command.args(args).arg(path);
+    command.args(args);
+    if language.extension == "hlsl" {
+        let text = fs::read_to_string(path).map_err(Error::io("read", path))?;
+        command.args(["-e", entry_of(&text)]);
+    }
+    command.arg(path);
     let output = command
         .output()
         .map_err(|source| process::spawn_error(&command, source))?;
@@ -281,6 +312,12 @@ fn judge(
     }
     let said = [output.stdout, output.stderr].concat();
     Ok(Err(String::from_utf8_lossy(&said).into_owned()))
+}
+
+/// The entry point that the first line of a text names.
+fn entry_of(text: &str) -> &str {
+    let first = text.lines().next().unwrap_or_default();
+    first.strip_prefix("// ").unwrap_or("main")
 }
 
 #[cfg(test)]
@@ -300,6 +337,12 @@ mod tests {
             label_of(Path::new("/m/00ff.hlsl.failed")),
             Path::new("/m/00ff.label")
         );
+    }
+
+    #[test]
+    fn a_text_names_its_entry_point() {
+        assert_eq!(entry_of("// main_1\nvoid main_1() {}"), "main_1");
+        assert_eq!(entry_of("void main() {}"), "main");
     }
 
     /// The library's list and this one name the same files.
@@ -324,5 +367,20 @@ mod tests {
         );
         assert_eq!(found.faults.len(), 1);
         assert_eq!(found.faults[0].1, "no label");
+        let (language, part, whose) = KNOWN[0];
+        let language = LANGUAGES.iter().find(|one| one.name == language).unwrap();
+        found.refuse(
+            language,
+            Path::new("/no/00ff.hlsl"),
+            format!("ERROR: {part}"),
+        );
+        assert_eq!(
+            (found.faults.len(), found.counts[language.name].known),
+            (1, 1)
+        );
+        assert!(found.known.contains(whose));
+        // What is known of one language is a fault of another.
+        found.refuse(&LANGUAGES[0], Path::new("/no/00ff.spv"), part.to_owned());
+        assert_eq!(found.faults.len(), 2);
     }
 }
