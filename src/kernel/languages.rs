@@ -26,6 +26,9 @@ use naga::{Module, ShaderStage};
 /// The environment's variable with the folder.
 const FOLDER: &str = "TOMBOLO_LANGUAGES";
 
+/// No adapter has more bind groups.
+const GROUPS: u32 = 8;
+
 /// Modules of the runtime that are no kernels of programs.
 const RUNTIME: &[(&str, &str)] = &[
     ("fill", include_str!("../../shaders/fill.wgsl")),
@@ -190,6 +193,9 @@ fn write_hlsl(module: &Module, info: &ModuleInfo) -> Result<Vec<u8>, String> {
         shader_model: hlsl::ShaderModel::V6_6,
         special_constants_binding: Some(bound_at(0)),
         immediates_target: Some(bound_at(1)),
+        sampler_buffer_binding_map: (0..GROUPS)
+            .map(|group| (hlsl::SamplerIndexBufferKey { group }, bound_at(2 + group)))
+            .collect(),
         ..hlsl::Options::default()
     };
     let pipeline = hlsl::PipelineOptions::default();

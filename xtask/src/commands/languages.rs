@@ -28,6 +28,9 @@ use crate::workspace::Workspace;
 pub struct Args {
     #[command(flatten)]
     switches: Switches,
+    /// Only judge the modules that the last run has left
+    #[arg(long, conflicts_with = "suite")]
+    again: bool,
     /// Passed on to the suite of devices: a part of the names of tests
     #[arg(last = true)]
     suite: Vec<OsString>,
@@ -97,11 +100,13 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
     let parts = [Part::SpirvTools, Part::Glslang];
     let toolchain = Toolchain::provide(workspace, Std::For(&[]), &parts)?;
     let folder = workspace.toolchain_target("languages-modules");
-    if folder.exists() {
-        fs::remove_dir_all(&folder).map_err(Error::io("remove", &folder))?;
+    if !args.again {
+        if folder.exists() {
+            fs::remove_dir_all(&folder).map_err(Error::io("remove", &folder))?;
+        }
+        fs::create_dir_all(&folder).map_err(Error::io("create", &folder))?;
+        step("modules", || write(workspace, args, &folder))?;
     }
-    fs::create_dir_all(&folder).map_err(Error::io("create", &folder))?;
-    step("modules", || write(workspace, args, &folder))?;
     let found = step("languages", || judge_all(&toolchain, &folder))?;
     found.report();
     match found.faults.len() {
