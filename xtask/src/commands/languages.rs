@@ -90,6 +90,26 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ),
     (
         "HLSL",
+        "')' : Expected",
+        "glslang does not know loads by type, which wide integers take",
+    ),
+    (
+        "HLSL",
+        "' in double'",
+        "glslang does not know how bits become a double",
+    ),
+    (
+        "GLSL",
+        "unsupported width",
+        "OpenGL ES has no such type: its devices lack the capability, which `Device::kernel` says",
+    ),
+    (
+        "GLSL",
+        "selected version doesn't support",
+        "OpenGL ES has no such type: its devices lack the capability, which `Device::kernel` says",
+    ),
+    (
+        "HLSL",
         "push-constant",
         "naga writes immediates that are structures and no others (gfx-rs/wgpu#5683): `KernelError::Pipeline` on Direct3D 12",
     ),
