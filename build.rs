@@ -26,6 +26,8 @@ fn main() {
     condition("embedded", embedded);
     // Whether a backend of the build has memory that the host and running kernels see at once.
     condition("live_memory", vulkan || dx12 || metal || embedded);
+    // Given to the compiler from outside, by a task that looks at the languages of all backends.
+    println!("cargo::rustc-check-cfg=cfg(shading_languages)");
     // Whether submissions of a backend of the build can signal a fence of the runtime's own.
     condition("signals", vulkan || dx12 || metal || embedded);
     // Set by cargo-fuzz, whose targets compile some files of the crate alone.

@@ -31,6 +31,8 @@ mod fold;
 pub(crate) mod globals;
 pub(crate) mod heap_setup;
 pub(crate) mod host_layout;
+#[cfg(shading_languages)]
+mod languages;
 pub(crate) mod layout;
 mod limits;
 pub(crate) mod passes;

@@ -361,6 +361,8 @@ fn shader_module(
     compiled: &Compiled,
     module: naga::Module,
 ) -> wgpu::ShaderModule {
+    #[cfg(shading_languages)]
+    super::languages::note(&module, &compiled.program);
     let checks = wgpu::ShaderRuntimeChecks {
         force_loop_bounding: !every_loop_ends(&module),
         ..wgpu::ShaderRuntimeChecks::checked()

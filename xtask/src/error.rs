@@ -197,6 +197,17 @@ pub enum Error {
         /// What is wrong.
         wrong: String,
     },
+    /// Kernels cannot be written in a language of a backend, or are wrong there.
+    #[error(
+        "{faults} files of kernels are wrong in the language of a backend, where there are any in {}: a pass makes what the \
+         language lacks, or naga's writer fails", folder.display()
+    )]
+    Languages {
+        /// How many.
+        faults: usize,
+        /// Where they are.
+        folder: PathBuf,
+    },
     /// Every adapter was opted out of.
     #[error(
         "no adapter is left: there is no usable GPU here, and both software adapters are turned off; leave out \

@@ -28,7 +28,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::commands::{adapters, bench, book, ci, cross, demo, deny, features, stress, test, web};
+use crate::commands::{
+    adapters, bench, book, ci, cross, demo, deny, features, languages, stress, test, web,
+};
 use crate::error::Error;
 use crate::workspace::Workspace;
 
@@ -59,6 +61,8 @@ enum Command {
     Book,
     /// Check and lint for macOS, Windows, ARM Linux, Android and WebAssembly, with a toolchain that it provides
     Cross(cross::Args),
+    /// Every kernel of the tests in the languages of all backends, judged by tools of these languages
+    Languages(languages::Args),
     /// Every operation of the runtime from eight threads at once, also with a sanitizer
     Stress(stress::Args),
     /// The page of examples/web, built and served on this machine; with --test, run in Chromium and judged by its checks
@@ -91,6 +95,7 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Bench(args) => bench::run(&workspace, args),
         Command::Book => book::run(&workspace),
         Command::Cross(args) => cross::run(&workspace, args),
+        Command::Languages(args) => languages::run(&workspace, args),
         Command::Stress(args) => stress::run(&workspace, args),
         Command::Web(args) => web::run(&workspace, args),
         Command::Features => features::run(&workspace),

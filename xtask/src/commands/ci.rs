@@ -1,8 +1,8 @@
 //! `cargo xtask ci`: everything a change must pass on the machine at hand. `.ci/run` is this command.
 //!
 //! What would multiply its time is left to jobs of their own, beside it: `cargo xtask features`, for each set of which the
-//! dependencies are compiled anew; `cargo xtask cross`, which builds the standard
-//! library of five systems; `cargo xtask deny`, which builds cargo-deny; `cargo package`, which builds all dependencies
+//! dependencies are compiled anew; `cargo xtask cross` and `cargo xtask languages`, which compile them for five systems, and
+//! with the writers of every language; `cargo xtask deny`, which builds cargo-deny; `cargo package`, which builds all dependencies
 //! once more; the program that a panic ends, for which everything is compiled to abort; and the long and the instrumented
 //! runs of `cargo xtask stress`.
 

@@ -2,14 +2,19 @@
 //!
 //! By default each target is looked at once, with all features: library, examples and tests, as far as the target has
 //! them. That is what CI runs. `--full` adds the library with each feature alone and with none, which multiplies the
-//! time and finds what the other systems' own developers would. `--run` runs the tests that need no device: those for
-//! Windows under Wine, those for ARM under QEMU.
+//! time and finds what the other systems' own developers would.
+//!
+//! `--run` runs tests, those for Windows under Wine and those for ARM under QEMU: of the adapter on the CPU, which makes code
+//! for the processor that QEMU is and by the conventions that Wine has; those that need no device; and the suite of
+//! devices on that adapter. `--run-only` leaves out everything else, and what stands behind `--` chooses tests by their names.
+//!
+//! Quickest is a toolchain with the standard library of the targets (`rustup target add`); others build it first.
 
 use std::process::Command;
 
 use crate::error::Error;
 use crate::process::{self, say, step};
-use crate::toolchain::{Part, Toolchain};
+use crate::toolchain::{Part, Std, Toolchain};
 use crate::workspace::Workspace;
 
 /// Arguments of the command.
@@ -21,9 +26,15 @@ pub struct Args {
     /// Also the library with each feature alone, and with none
     #[arg(long)]
     full: bool,
-    /// Also run the tests that need no device, where there is a program that can: Wine for Windows, QEMU for ARM
+    /// Also run the tests, where there is a program that can: Wine for Windows, QEMU for ARM
     #[arg(long)]
     run: bool,
+    /// Run the tests and look at nothing
+    #[arg(long, conflicts_with = "full")]
+    run_only: bool,
+    /// Parts of the names of tests: only these are run
+    #[arg(last = true)]
+    filters: Vec<String>,
 }
 
 /// Where the outputs go, below the build directory.
@@ -43,6 +54,40 @@ struct Target {
     /// How its programs are run here.
     runner: Option<Runner>,
 }
+
+/// Tests that are run.
+struct Suite {
+    title: &'static str,
+    /// Which tests, of the packages that have them.
+    what: &'static [&'static str],
+}
+
+const SUITES: &[Suite] = &[
+    Suite {
+        title: "the adapter on the CPU, and tests without a device",
+        what: &["--lib", "--test", "compute", "--test", "texel"],
+    },
+    Suite {
+        title: "the suite of devices",
+        what: &["--test", "gpu"],
+    },
+];
+
+/// All packages for each suite: with the same packages their dependencies have the same features, and are built once.
+const PACKAGES: &[&str] = &["--package", "tombolo-cpu", "--package", "tombolo"];
+
+/// Tests that start their own program, or another of the system's: QEMU runs one program, and not what this one starts.
+const STARTS_PROGRAMS: &[&str] = &[
+    "files_are_full_at_the_limit_of_the_process",
+    "threads_that_the_system_refuses_are_an_error",
+    "ports_that_the_host_has_no_memory_for_are_refused",
+    "tests_size::limited",
+    "nothing_panics_while_everything_runs",
+    "nothing_panics_with_copies",
+    "the_environment_chooses",
+    "memory_that_is_used_up_is_an_error",
+    "a_process_without_tests_has_not_passed",
+];
 
 const UNWINDING: &str = "std,panic_abort,panic_unwind";
 
@@ -107,6 +152,14 @@ impl Runner {
         }
     }
 
+    /// Parts of the names of tests that cannot be run so.
+    fn left_out(self) -> &'static [&'static str] {
+        match self {
+            Self::Wine => &[],
+            Self::Qemu => STARTS_PROGRAMS,
+        }
+    }
+
     /// Tells cargo how to link for the target and how to run what comes out.
     fn configure(self, command: &mut Command, triple: &str, toolchain: &Toolchain) {
         let variable = |name: &str| {
@@ -118,9 +171,15 @@ impl Runner {
         let root = toolchain.root();
         match self {
             Self::Wine => {
+                // Not by a link among the programs: Wine looks for its server and libraries from where it is called.
+                let unpacked = root.join("usr/lib/wine/wine64");
+                let wine = match unpacked.is_file() {
+                    true => unpacked,
+                    false => "wine".into(),
+                };
                 command
                     .env(variable("LINKER"), "x86_64-w64-mingw32-gcc")
-                    .env(variable("RUNNER"), "wine")
+                    .env(variable("RUNNER"), wine)
                     // Nothing of the user's own Wine is touched, and nobody is asked whether to install Gecko.
                     .env("WINEPREFIX", root.with_file_name("wine-prefix"))
                     .env("WINEDLLOVERRIDES", "mscoree,mshtml=")
@@ -179,10 +238,10 @@ impl Target {
 
     /// clippy checks what it lints, and so is all that is run.
     fn clippy(&self, workspace: &Workspace, toolchain: &Toolchain, look: &Look<'_>) -> Command {
-        let mut clippy = toolchain.cargo(workspace, TARGET_DIR);
+        let mut clippy = cheap(toolchain.cargo(workspace, TARGET_DIR));
         clippy.args(["clippy", "--quiet", "--locked", "--package", "tombolo"]);
-        clippy.args(look.what).args(["--target", self.triple]);
-        clippy.arg(format!("-Zbuild-std={}", self.std));
+        clippy.args(look.what);
+        toolchain.build_for(&mut clippy, self.triple, self.std);
         clippy.args(["--no-default-features", "--features", look.features]);
         // Half of what is compiled is compiled to be run once, by cargo: build scripts and macros.
         clippy.args(["--config", "profile.dev.package.\"*\".opt-level=0"]);
@@ -192,15 +251,40 @@ impl Target {
         clippy
     }
 
-    /// The tests that need no device, with the features that the library has by itself.
-    fn tests(&self, workspace: &Workspace, toolchain: &Toolchain, runner: Runner) -> Command {
-        let mut test = toolchain.cargo(workspace, TARGET_DIR);
-        test.args(["test", "--locked", "--package", "tombolo", "--lib"]);
-        test.args(["--target", self.triple]);
-        test.arg(format!("-Zbuild-std={}", self.std));
+    /// A suite, with the features that the library has by itself.
+    fn tests(
+        &self,
+        workspace: &Workspace,
+        toolchain: &Toolchain,
+        runner: Runner,
+        suite: &Suite,
+        filters: &[String],
+    ) -> Command {
+        let mut test = cheap(toolchain.cargo(workspace, TARGET_DIR));
+        test.args(["test", "--locked"])
+            .args(PACKAGES)
+            .args(suite.what);
+        toolchain.build_for(&mut test, self.triple, self.std);
         runner.configure(&mut test, self.triple, toolchain);
+        test.args(["--config", "profile.dev.package.\"*\".opt-level=0"]);
+        // Compiles some thousand kernels, which no optimization makes slow where another processor is imitated.
+        test.args(["--config", "profile.dev.package.tombolo-cpu.opt-level=1"]);
+        // No driver of this machine's is one of the other system's.
+        test.env("WGPU_BACKEND", "noop");
+        test.arg("--").args(filters);
+        for name in runner.left_out() {
+            test.args(["--skip", name]);
+        }
         test
     }
+}
+
+/// Without what makes builds slow and large, and what nobody here uses.
+fn cheap(mut command: Command) -> Command {
+    command
+        .env("CARGO_PROFILE_DEV_DEBUG", "0")
+        .env("CARGO_INCREMENTAL", "0");
+    command
 }
 
 /// Runs the command.
@@ -212,24 +296,31 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
         .copied()
         .collect();
     let runners = targets.iter().filter_map(|target| target.runner);
-    if args.run {
+    let runs = args.run || args.run_only;
+    if runs {
         parts.extend(runners.flat_map(Runner::parts));
     }
-    let toolchain = Toolchain::provide(workspace, &parts)?;
+    let triples: Vec<&str> = targets.iter().map(|target| target.triple).collect();
+    let toolchain = Toolchain::provide(workspace, Std::For(&triples), &parts)?;
     say(format!(
         "builds for other systems use {}",
         toolchain.describe()
     ));
     for target in targets {
         for look in target.looks(args.full) {
-            step(&look.title, || {
-                process::run(&mut target.clippy(workspace, &toolchain, &look))
-            })?;
+            if !args.run_only {
+                step(&look.title, || {
+                    process::run(&mut target.clippy(workspace, &toolchain, &look))
+                })?;
+            }
         }
-        if let Some(runner) = target.runner.filter(|_| args.run) {
-            step(&format!("{} under {runner:?}", target.triple), || {
-                process::run(&mut target.tests(workspace, &toolchain, runner))
-            })?;
+        let Some(runner) = target.runner.filter(|_| runs) else {
+            continue;
+        };
+        for suite in SUITES {
+            let title = format!("{} under {runner:?}: {}", target.triple, suite.title);
+            let mut tests = target.tests(workspace, &toolchain, runner, suite, &args.filters);
+            step(&title, || process::run(&mut tests))?;
         }
     }
     Ok(())
@@ -289,6 +380,35 @@ mod tests {
                 (looks[0].what, looks[0].features),
                 (target.what, target.features)
             );
+        }
+    }
+
+    /// What is skipped under a name that no test has would be run.
+    #[test]
+    fn tests_that_are_left_out_exist() {
+        fn texts(dir: &std::path::Path, all: &mut String) {
+            for entry in std::fs::read_dir(dir).unwrap().flatten() {
+                match entry.path() {
+                    path if path.is_dir() => texts(&path, all),
+                    path => all.push_str(&std::fs::read_to_string(path).unwrap_or_default()),
+                }
+            }
+        }
+        let workspace = Workspace::find().unwrap();
+        let mut all = String::new();
+        for dir in ["src", "tests/gpu", "cpu/src", "cpu/tests"] {
+            texts(&workspace.root().join(dir), &mut all);
+        }
+        for name in Runner::Qemu
+            .left_out()
+            .iter()
+            .chain(Runner::Wine.left_out())
+        {
+            let last = name.rsplit("::").next().unwrap();
+            let is_there = ["fn ", "mod "].iter().any(|kind| {
+                all.contains(&format!("{kind}{last} ")) || all.contains(&format!("{kind}{last}("))
+            });
+            assert!(is_there, "{name}");
         }
     }
 

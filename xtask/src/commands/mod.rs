@@ -8,6 +8,7 @@ pub mod cross;
 pub mod demo;
 pub mod deny;
 pub mod features;
+pub mod languages;
 pub mod sanitize;
 pub mod stress;
 pub mod test;

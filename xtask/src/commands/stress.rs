@@ -13,7 +13,7 @@ use crate::env::AdapterEnv;
 use crate::error::Error;
 use crate::process::{self, say};
 use crate::provide::{self, Provided, Switches};
-use crate::toolchain::{Part, Toolchain};
+use crate::toolchain::{Part, Std, Toolchain};
 use crate::workspace::Workspace;
 
 /// Arguments of the command.
@@ -134,7 +134,7 @@ fn names_timeout(program: &[OsString]) -> bool {
 
 /// A call of `cargo test` that builds for this machine with a sanitizer, without what to build.
 fn instrumented(workspace: &Workspace, sanitizer: Sanitizer) -> Result<Command, Error> {
-    let toolchain = Toolchain::provide(workspace, &[Part::Sanitizers])?;
+    let toolchain = Toolchain::provide(workspace, Std::Sources, &[Part::Sanitizers])?;
     say(format!(
         "the {} sanitizer is built with {}",
         sanitizer.name(),

@@ -18,7 +18,7 @@ use crate::browser::{self, Browser};
 use crate::error::Error;
 use crate::pages;
 use crate::process::{self, say, step};
-use crate::toolchain::{Part, Toolchain};
+use crate::toolchain::{Part, Std, Toolchain};
 use crate::workspace::Workspace;
 
 /// Arguments of the command.
@@ -78,7 +78,7 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
     if args.test && installed.is_none() {
         parts.push(Part::Chromium);
     }
-    let toolchain = Toolchain::provide(workspace, &parts)?;
+    let toolchain = Toolchain::provide(workspace, Std::For(&[TARGET]), &parts)?;
     say(format!("the page is built with {}", toolchain.describe()));
     let folder = step("the page", || build(workspace, &toolchain, args.release))?;
     let address = pages::serve(folder, args.port)?;
@@ -124,7 +124,7 @@ fn build(
     let mut cargo = toolchain.cargo(workspace, "web");
     cargo.args(["build", "--locked", "--package", "tombolo-web"]);
     cargo.arg("--manifest-path").arg(&manifest);
-    cargo.args(["--target", TARGET, "-Zbuild-std=std,panic_abort"]);
+    toolchain.build_for(&mut cargo, TARGET, "std,panic_abort");
     if is_optimized {
         cargo.arg("--release");
     }

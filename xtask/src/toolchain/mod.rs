@@ -1,8 +1,9 @@
-//! A Rust toolchain that builds the standard library itself: for other systems, and instrumented for sanitizers.
+//! A Rust toolchain that builds for other systems, or with the standard library instrumented for sanitizers.
 //!
-//! Two kinds will do. A toolchain with the component `rust-src` is taken as it is. Elsewhere Debian's `rustc-web`, a
-//! recent Rust that Debian keeps for its browsers, is unpacked below `target/` together with its sources; nothing is
-//! installed. Both are stable releases, which `RUSTC_BOOTSTRAP=1` makes accept `-Zbuild-std`.
+//! A toolchain that comes with the standard library of the wanted targets (`rustup target add`) is the quickest: nothing of it
+//! is compiled. Two kinds of toolchains build it themselves. One with the component `rust-src` is taken as it is. Elsewhere
+//! Debian's `rustc-web`, a recent Rust that Debian keeps for its browsers, is unpacked below `target/` together with its
+//! sources; nothing is installed. Both are stable releases, which `RUSTC_BOOTSTRAP=1` makes accept `-Zbuild-std`.
 
 mod parts;
 mod store;
@@ -41,12 +42,31 @@ pub struct Toolchain {
     is_unpacked: bool,
 }
 
+/// What a task needs of the standard library.
+#[derive(Clone, Copy, Debug)]
+pub enum Std<'a> {
+    /// Its sources: the task builds it in a way of its own.
+    Sources,
+    /// Built for these targets, or else its sources. Every toolchain has it for no targets.
+    For(&'a [&'a str]),
+}
+
+impl Std<'_> {
+    fn is_in(self, sysroot: &Path) -> bool {
+        has_sources(sysroot)
+            || match self {
+                Self::Sources => false,
+                Self::For(triples) => triples.iter().all(|triple| has_std(sysroot, triple)),
+            }
+    }
+}
+
 impl Toolchain {
-    /// Finds a toolchain or unpacks one, and makes sure that `parts` are there.
-    pub fn provide(workspace: &Workspace, parts: &[Part]) -> Result<Self, Error> {
+    /// Finds a toolchain with a standard library as needed or unpacks one, and makes sure that `parts` are there.
+    pub fn provide(workspace: &Workspace, std: Std<'_>, parts: &[Part]) -> Result<Self, Error> {
         let store = Store::new(workspace.toolchain_dir());
         let apt = Apt::find();
-        let toolchain = match Self::in_use(workspace, &store)? {
+        let toolchain = match Self::in_use(workspace, &store, std)? {
             Some(toolchain) => toolchain,
             None => Self::unpacked(&store, apt.as_ref())?,
         };
@@ -56,8 +76,8 @@ impl Toolchain {
         Ok(toolchain)
     }
 
-    /// The toolchain that cargo runs with, if it has the sources and is recent enough.
-    fn in_use(workspace: &Workspace, store: &Store) -> Result<Option<Self>, Error> {
+    /// The toolchain that cargo runs with, if its standard library is as needed.
+    fn in_use(workspace: &Workspace, store: &Store, std: Std<'_>) -> Result<Option<Self>, Error> {
         let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
         let sysroot = workspace
@@ -70,7 +90,7 @@ impl Toolchain {
             source,
         })?;
         let sysroot = PathBuf::from(String::from_utf8_lossy(&sysroot.stdout).trim());
-        if !has_sources(&sysroot) {
+        if !std.is_in(&sysroot) {
             return Ok(None);
         }
         let found = Self {
@@ -129,7 +149,7 @@ impl Toolchain {
                 });
             }
         }
-        if !has_sources(&self.sysroot) {
+        if self.is_unpacked && !has_sources(&self.sysroot) {
             return Err(Error::Incomplete {
                 path: sources(&self.sysroot),
                 store: self.store.home().to_owned(),
@@ -194,23 +214,43 @@ impl Toolchain {
         command
     }
 
+    /// Has a call of [`Toolchain::cargo`] build for `triple`: with the standard library that the toolchain brings, or with
+    /// these `parts` of it, built along.
+    pub fn build_for(&self, command: &mut Command, triple: &str, parts: &str) {
+        command.args(["--target", triple]);
+        if has_std(&self.sysroot, triple) {
+            // Build scripts that ask for it would take the compiler for one with unstable features.
+            command.env_remove("RUSTC_BOOTSTRAP");
+        } else {
+            command.arg(format!("-Zbuild-std={parts}"));
+        }
+    }
+
     /// Lets a command find programs and libraries of what was unpacked.
     pub fn environment(&self, command: &mut Command) {
         let usr = self.store.root().join("usr");
-        let libraries = [
-            usr.join(format!("lib/{}-linux-gnu", env::consts::ARCH)),
-            usr.join(format!("lib/llvm-{}/lib", self.llvm)),
-        ];
-        // Behind those of the system for other programs, except where the toolchain itself is unpacked.
+        let mut libraries = vec![usr.join(format!("lib/{}-linux-gnu", env::consts::ARCH))];
         if self.is_unpacked {
-            prepend(command, "LD_LIBRARY_PATH", &libraries);
+            libraries.push(usr.join(format!("lib/llvm-{}/lib", self.llvm)));
         }
+        // Only what the system lacks was unpacked, so that no other program finds another library than its own.
+        prepend(command, "LD_LIBRARY_PATH", &libraries);
         prepend(command, "PATH", &[usr.join("bin")]);
     }
 
     /// The folder of what was unpacked, laid out like the root of a system.
     pub fn root(&self) -> PathBuf {
         self.store.root()
+    }
+
+    /// A program of a part: the system's where `PATH` has one, else the unpacked.
+    pub fn tool(&self, program: &str) -> PathBuf {
+        let unpacked = self.store.root().join("usr/bin").join(program);
+        if process::in_path(program) || !unpacked.is_file() {
+            program.into()
+        } else {
+            unpacked
+        }
     }
 
     /// The linker of WebAssembly that [`Part::WasmLinker`] brings; `None` where rustc has one of its own.
@@ -248,6 +288,12 @@ fn no_toolchain(reason: &str) -> Error {
 
 fn sources(sysroot: &Path) -> PathBuf {
     sysroot.join("lib/rustlib/src/rust/library/Cargo.toml")
+}
+
+/// Whether the standard library of a target comes with the toolchain.
+fn has_std(sysroot: &Path, triple: &str) -> bool {
+    let libraries = sysroot.join("lib/rustlib").join(triple).join("lib");
+    libraries.is_dir()
 }
 
 fn has_sources(sysroot: &Path) -> bool {
@@ -320,6 +366,19 @@ mod tests {
         assert_eq!(version("1.85"), Some((1, 85)));
         assert_eq!(version("unknown"), None);
         assert!(version(NEEDED).is_some());
+    }
+
+    #[test]
+    fn a_toolchain_will_do_that_has_the_sources_or_every_target() {
+        let sysroot = std::env::temp_dir().join(format!("xtask-std-{}", std::process::id()));
+        let make = |path: &str| std::fs::create_dir_all(sysroot.join(path)).unwrap();
+        make("lib/rustlib/arm/lib");
+        assert!(Std::For(&[]).is_in(&sysroot) && Std::For(&["arm"]).is_in(&sysroot));
+        assert!(!Std::For(&["arm", "vax"]).is_in(&sysroot) && !Std::Sources.is_in(&sysroot));
+        make("lib/rustlib/src/rust/library");
+        std::fs::write(sources(&sysroot), "").unwrap();
+        assert!(Std::For(&["arm", "vax"]).is_in(&sysroot) && Std::Sources.is_in(&sysroot));
+        std::fs::remove_dir_all(&sysroot).unwrap();
     }
 
     #[test]

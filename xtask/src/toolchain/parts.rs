@@ -26,6 +26,10 @@ pub enum Part {
     WasmLinker,
     /// A browser with WebGPU.
     Chromium,
+    /// The judge of SPIR-V.
+    SpirvTools,
+    /// The compiler of GLSL by which OpenGL's drivers are measured.
+    Glslang,
 }
 
 impl Part {
@@ -41,6 +45,8 @@ impl Part {
             Self::Sanitizers => "sanitizers",
             Self::WasmLinker => "wasm-linker",
             Self::Chromium => "chromium",
+            Self::SpirvTools => "spirv-tools",
+            Self::Glslang => "glslang",
         }
     }
 
@@ -56,6 +62,8 @@ impl Part {
             Self::Sanitizers => return vec![format!("libclang-rt-{llvm}-dev")],
             Self::WasmLinker => return vec![format!("lld-{llvm}")],
             Self::Chromium => &["chromium"],
+            Self::SpirvTools => &["spirv-tools"],
+            Self::Glslang => &["glslang-tools"],
         };
         names.iter().map(|&name| name.to_owned()).collect()
     }
@@ -66,6 +74,8 @@ impl Part {
             // A toolchain without the sources is in nearly every PATH.
             Self::Rust | Self::Sanitizers | Self::WasmLinker => None,
             Self::Chromium => Some(("chromium", "chromium")),
+            Self::SpirvTools => Some(("spirv-val", "spirv-tools")),
+            Self::Glslang => Some(("glslangValidator", "glslang-tools")),
             Self::WindowsImports => {
                 Some(("x86_64-w64-mingw32-dlltool", "binutils-mingw-w64-x86-64"))
             }
@@ -89,10 +99,8 @@ impl Part {
                 bin.join("aarch64-linux-gnu-gcc"),
             ),
             Self::Wine => {
-                // The script of that name looks for the program in places of the system alone.
                 let wine = root.join("usr/lib/wine");
                 link("wineserver64", wine.join("wineserver"))?;
-                link("../lib/wine/wine64", bin.join("wine"))?;
                 let library = root.join("usr/x86_64-w64-mingw32/lib/zlib1.dll");
                 let wines = root.join("usr/lib/x86_64-linux-gnu/wine/x86_64-windows/zlib1.dll");
                 let bytes = fs::read(&library).map_err(Error::io("read", &library))?;
@@ -108,9 +116,13 @@ impl Part {
                 }
                 Ok(())
             }
-            Self::Rust | Self::WindowsImports | Self::Qemu | Self::WasmLinker | Self::Chromium => {
-                Ok(())
-            }
+            Self::Rust
+            | Self::WindowsImports
+            | Self::Qemu
+            | Self::WasmLinker
+            | Self::Chromium
+            | Self::SpirvTools
+            | Self::Glslang => Ok(()),
         }
     }
 }
