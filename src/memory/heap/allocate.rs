@@ -325,11 +325,10 @@ impl HeapShared {
 }
 
 impl State {
-    /// Has segments fit the devices of today: one that is gone limits nobody.
+    /// Has the largest segments fit the devices of today: one that is gone limits no allocation.
     fn fit_devices(&mut self) {
         if !self.binders.is_empty() {
             self.widest = least_bound(&mut self.binders);
-            self.part = self.widest.unwrap_or(SEGMENT_BYTES).min(SEGMENT_BYTES);
         }
     }
 

@@ -155,9 +155,12 @@ impl HeapSize {
 }
 
 impl HeapShared {
-    /// Keeps segments that are laid out during the life of `device` within at most that many bytes, a power of two.
+    /// Keeps segments laid out from now on within at most that many bytes, a power of two; but for those of allocations
+    /// that need more, once `device` is gone.
     pub(super) fn keep_within(&self, device: &Binder, bytes: u64) {
-        lock(&self.state).binders.push((Weak::clone(device), bytes));
+        let mut state = lock(&self.state);
+        state.part = state.part.min(bytes);
+        state.binders.push((Weak::clone(device), bytes));
     }
 
     /// A device with this working set has come to share the heap.

@@ -27,10 +27,11 @@ pub(super) struct State {
     pub(super) region: Region,
     /// Bytes that the heap may grow to.
     pub(super) bound: u64,
-    /// Bytes of the segments for allocations, a power of two: the smallest binding of the heap among the devices in
-    /// `binders`, as of the last segment laid out.
+    /// Bytes of the segments for allocations, a power of two: the smallest binding of the heap among all devices that the
+    /// context has had. One that binds little may come again, and then finds no more segments than it needs.
     pub(super) part: u64,
-    /// The smallest binding itself, once a device is known: the most for an allocation that no such segment holds.
+    /// The smallest binding among the devices that live, once one is known: the most for an allocation that no such
+    /// segment holds.
     pub(super) widest: Option<u64>,
     /// The devices of the context, and how many bytes each binds at once.
     pub(super) binders: Vec<(size::Binder, u64)>,
