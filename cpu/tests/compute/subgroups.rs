@@ -266,6 +266,63 @@ fn passes_of_loops_part_those_that_skip_ahead() {
 }
 
 #[test]
+fn the_continuing_part_of_a_pass_comes_before_the_next_pass() {
+    // Invocations that have nothing to do in `continuing` are in the next pass at once, and wait there for the others. In
+    // work-groups of four, invocations run one by one whatever the number of lanes.
+    for of in [16, 4] {
+        check(
+            "",
+            of,
+            "var sum = 0u;
+             var i = 0u;
+             loop {
+                 sum = sum * 3u + subgroupAdd(lane + i + 1u);
+                 continuing {
+                     i++;
+                     if (lane + i) % 2u == 0u {
+                         sum = sum * 5u + subgroupMax(lane * 2u + i);
+                         // Of an invocation that takes no part, one's own.
+                         sum = sum * 7u + quadSwapX(lane + 1u);
+                     } else {
+                         for (var j = 0u; j < lane % 3u; j++) { sum = sum * 11u + subgroupAdd(j + i); }
+                     }
+                     break if i > lane % 5u;
+                 }
+             }
+             out[id] = sum + subgroupXor(1u << lane) * 1000003u;",
+            |id| {
+                let size = of.min(SIZE);
+                let mut sums = [0u32; SIZE as usize];
+                let mut add = |lane: u32, times: u32, more: u32| {
+                    let sum = &mut sums[lane as usize];
+                    *sum = sum.wrapping_mul(times).wrapping_add(more);
+                };
+                let mut inside: Vec<u32> = (0..size).collect();
+                for i in 1..=5u32 {
+                    let all = inside.iter().map(|lane| lane + i).sum();
+                    inside.iter().for_each(|&lane| add(lane, 3, all));
+                    let (even, odd): (Vec<u32>, Vec<u32>) =
+                        inside.iter().partition(|&lane| (lane + i).is_multiple_of(2));
+                    for &lane in &even {
+                        add(lane, 5, even.last().unwrap() * 2 + i);
+                        add(lane, 7, lane + 1);
+                    }
+                    for j in 0..2 {
+                        let there: Vec<u32> =
+                            odd.iter().copied().filter(|lane| j < lane % 3).collect();
+                        let all = there.len() as u32 * (j + i);
+                        there.iter().for_each(|&lane| add(lane, 11, all));
+                    }
+                    inside.retain(|lane| i <= lane % 5);
+                }
+                let everyone = (1u32 << size) - 1;
+                sums[(id % SIZE) as usize].wrapping_add(everyone.wrapping_mul(1_000_003))
+            },
+        );
+    }
+}
+
+#[test]
 fn switches_and_functions_with_operations_inside() {
     check(
         "fn combined(x: u32, way: u32) -> u32 {

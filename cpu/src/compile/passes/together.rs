@@ -60,13 +60,14 @@ impl Counting<'_> {
                     self.open.pop();
                     let (count, one) = (self.value(Op::Get(counter)), self.value(Op::Const(1)));
                     let next = self.value(Op::Binary(Binary::Add, count, one));
-                    // Before what may leave the loop: nobody reads the counter there.
+                    // At the beginning of the body, so that `continuing` is in the pass of the body before it, and an
+                    // operation there comes before those of the body that follows.
                     let counts = [
                         Statement::Let(count),
                         Statement::Let(next),
                         Statement::Set(counter, next),
                     ];
-                    continuing.splice(0..0, counts);
+                    body.splice(0..0, counts);
                 }
                 other => visit::blocks_mut(other, |block| self.block(block)),
             }
