@@ -71,17 +71,17 @@ struct Indices {
 }
 
 impl Indices {
-    /// Copies the first `nodes` nodes of the tree that was built last, and what belongs to them.
+    /// Copies the tree that was built last, and what belongs to it.
     fn new(
         device: &Device,
         simulation: &Simulation,
-        nodes: usize,
         softening: f64,
     ) -> Result<Self, Box<dyn Error>> {
         let shared = simulation.shared();
         let host = shared.heap.host()?;
         let bodies = host.slice(shared.bodies, shared.count)?;
-        let tree = host.slice(shared.nodes, nodes)?;
+        // Subtrees have parts of their own of the memory, with room between them.
+        let tree = host.slice(shared.nodes, tree::capacity(shared.count))?;
         let order = host.slice(shared.order, shared.count)?;
         let node = |at| index(at, shared.nodes);
         let body = |at| index(at, shared.bodies);
@@ -148,14 +148,13 @@ fn index<T: Pod>(at: Ptr<T>, first: Ptr<T>) -> u32 {
     u32::try_from(elements).unwrap_or(NONE)
 }
 
-/// Walks the tree of `nodes` nodes that was built last, in both ways in turn, moving nothing.
+/// Walks the tree that was built last, in both ways in turn, moving nothing.
 pub fn compare(
     device: &Device,
     simulation: &Simulation,
-    nodes: usize,
     softening: f64,
 ) -> Result<Comparison, Box<dyn Error>> {
-    let indices = Indices::new(device, simulation, nodes, softening)?;
+    let indices = Indices::new(device, simulation, softening)?;
     let time = |walk: &dyn Fn() -> Result<tombolo::Event, Box<dyn Error>>| {
         let start = Instant::now();
         for _ in 1..WALKS {
