@@ -266,8 +266,8 @@ pub(crate) fn compile(
         tabled_globals,
         calls: call_use,
     } = special;
-    let calls =
-        (program.inner.calls.as_ref().filter(|_| call_use.calls)).map(|calls| calls.called.clone());
+    let calls = program.inner.calls.as_ref().filter(|_| call_use.calls);
+    let calls = calls.map(|calls| calls.called.clone());
     let mut globals = KernelGlobals::of(instances, &interface);
     if let Some(globals) = globals.as_mut().filter(|_| !tabled_globals) {
         let lowered = lower_globals(&mut module, index, &interface, globals, bindings.globals());
@@ -284,14 +284,8 @@ pub(crate) fn compile(
         spill = Some(spilled.map_err(|error| error.unwrap_or_else(|| untyped(program, entry)))?);
         revalidate(&module, options.capabilities(), program, entry)?;
     }
-    let added = instrument(
-        &mut module,
-        index,
-        options,
-        &prints,
-        call_use.calls,
-        &bindings,
-    );
+    let has_calls = call_use.calls;
+    let added = instrument(&mut module, index, options, &prints, has_calls, &bindings);
     if added.changed {
         revalidate(&module, options.capabilities(), program, entry)?;
     }

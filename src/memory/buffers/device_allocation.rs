@@ -42,26 +42,37 @@ pub(super) struct DeviceAllocation {
 }
 
 /// A hold of a buffer on a device, for a command that is not known to have ended.
-pub(super) struct DeviceHold(Arc<DeviceShared>);
+pub(super) struct DeviceHold {
+    /// Taken by the drop alone, which may leave the last hold to another thread.
+    device: Option<Arc<DeviceShared>>,
+}
 
 impl DeviceHold {
     pub(super) fn new(device: &Arc<DeviceShared>) -> Self {
-        let hold = Self(Arc::clone(device));
         let memory = device.memory_extension.get::<MemoryExtension>();
         memory.buffer_holds.fetch_add(1, Ordering::AcqRel);
-        hold
+        Self {
+            device: Some(Arc::clone(device)),
+        }
     }
 
-    pub(super) fn get(&self) -> &Arc<DeviceShared> {
-        &self.0
+    pub(super) fn get(&self) -> Option<&Arc<DeviceShared>> {
+        self.device.as_ref()
+    }
+
+    /// Whether this is a hold on the device.
+    pub(super) fn is_on(&self, device: &Arc<DeviceShared>) -> bool {
+        self.get().is_some_and(|held| Arc::ptr_eq(held, device))
     }
 }
 
 impl Drop for DeviceHold {
     fn drop(&mut self) {
-        let memory = self.0.memory_extension.get::<MemoryExtension>();
-        memory.buffer_holds.fetch_sub(1, Ordering::AcqRel);
-        let_go(Arc::clone(&self.0), 1);
+        if let Some(device) = self.device.take() {
+            let memory = device.memory_extension.get::<MemoryExtension>();
+            memory.buffer_holds.fetch_sub(1, Ordering::AcqRel);
+            let_go(device);
+        }
     }
 }
 

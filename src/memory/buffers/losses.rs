@@ -44,7 +44,7 @@ impl State {
                     let device = Arc::clone(&copy.shared.device);
                     drop(copy);
                     self.devices.note_loss(place, &device.capabilities.name);
-                    let_go(device, 0);
+                    let_go(device);
                 }
             }
         }

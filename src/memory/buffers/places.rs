@@ -100,15 +100,15 @@ impl Root {
             // The memory is gone, and nobody has to wait for commands there.
             state.forget_uses_of(&device);
         }
-        let_go(device, 0);
+        let_go(device);
         Ok(())
     }
 }
 
-/// Drops a hold of a buffer on a device, on another thread if it is the last but for `other_holds`, which go at once: the end
-/// of a device delivers prints to sinks of the program, and those may ask for the buffer that is locked here.
-pub(super) fn let_go(device: Arc<DeviceShared>, other_holds: usize) {
-    if Arc::strong_count(&device) <= 1 + other_holds {
+/// Drops the hold of a buffer on a device, which ends on another thread if no other hold is left: the end of a device delivers prints to
+/// sinks of the program, which may ask for the buffer that is locked here.
+pub(super) fn let_go(device: Arc<DeviceShared>) {
+    if let Some(device) = Arc::into_inner(device) {
         release_elsewhere(device);
     }
 }

@@ -402,7 +402,7 @@ impl State {
     /// The ends of all commands not known to have ended.
     pub(super) fn unfinished_ends(&self) -> Vec<End> {
         let left = self.uses.values().filter(|used| !used.is_over());
-        left.map(|used| End::of(used.device.get(), Arc::clone(&used.batch)))
+        left.filter_map(|used| Some(End::of(used.device.get()?, Arc::clone(&used.batch))))
             .collect()
     }
 
@@ -428,7 +428,7 @@ impl State {
         let State {
             residency, uses, ..
         } = self;
-        uses.retain(|_, used| !Arc::ptr_eq(used.device.get(), device));
+        uses.retain(|_, used| !used.device.is_on(device));
         residency.forget_finished(|token| !uses.contains_key(&token));
     }
 
@@ -443,10 +443,9 @@ impl State {
         let hazards = self.residency.hazards(place, range.clone(), access);
         let uses = hazards.filter_map(|hazard| self.uses.get(&hazard.earlier.token));
         // An ended command needs no dependency, and no thread for its completion.
-        let foreign =
-            uses.filter(|used| !Arc::ptr_eq(used.device.get(), device) && !used.is_over());
+        let foreign = uses.filter(|used| !used.device.is_on(device) && !used.is_over());
         foreign
-            .map(|used| (Arc::clone(used.device.get()), Arc::clone(&used.batch)))
+            .filter_map(|used| Some((Arc::clone(used.device.get()?), Arc::clone(&used.batch))))
             .collect()
     }
 
