@@ -1,19 +1,20 @@
-//! The files that a program's text is made of, and the lines of each.
+//! The files of a program's text, and the lines of each file.
 //!
-//! All stages of the compile pipeline read one text; a place in the text belongs to a file, by whose name and lines the place
-//! is reported. A program of one source is a text of one file. [`Files::join`] puts several behind each other:
+//! All stages of the compile pipeline read a single text; a place in the text belongs to a file, by whose name and
+//! lines the place is reported. A program of a single source is a text of a single file. [`Files::join`] puts several
+//! files behind each other:
 //!
 //! ```text
 //! text     | enable f16; | a.wgsl                | b.wgsl without its directives   |
 //! file       b.wgsl        a.wgsl                  b.wgsl
 //! ```
 //!
-//! WGSL has directives (`enable`, `requires`, `diagnostic`) in front of everything else, so those of all sources move to the
-//! front of the text. Declarations whose names begin with an underscore belong to their file: they are renamed, so that two
-//! files may use the same name, and so may device globals.
+//! WGSL has directives (`enable`, `requires`, `diagnostic`) in front of everything else, so the directives of all
+//! sources move to the front of the text. Declarations whose names begin with an underscore belong to their file: such
+//! declarations are renamed, so that two files may use the same name, and so may device globals.
 //!
-//! WESL and naga_oil have imports of their own. Both print the module anew, which loses the places of everything that this
-//! runtime reports, and neither knows its conventions (prints, pointers, private arrays).
+//! WESL and naga_oil have imports of their own. Both print the module anew, losing the places of all reports of this
+//! runtime, and neither knows the runtime's conventions (prints, pointers, private arrays).
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -30,12 +31,12 @@ pub(crate) struct Files {
     name: Arc<str>,
 }
 
-/// A stretch of the text, in order; the last one has no end.
+/// A stretch of the text, in order; the last part has no end.
 #[derive(Clone, Debug)]
 struct Part {
     /// First byte in the text.
     start: usize,
-    /// The bytes of the file that stand there; of the last part, and those behind.
+    /// The bytes of the file in this part; the last part also has the bytes behind.
     bytes: Range<usize>,
     file: Arc<File>,
 }
@@ -72,7 +73,7 @@ impl Files {
         }
     }
 
-    /// The text of several sources, of which each has a name of its own.
+    /// The text of several sources, each with a name of its own.
     pub fn join(sources: &[(String, Arc<str>)]) -> (Arc<str>, Self) {
         if let [(name, source)] = sources {
             return (Arc::clone(source), Self::one(name, source));
@@ -117,7 +118,7 @@ impl Files {
         (front.text.into(), files)
     }
 
-    /// The files of this text with `appendix` behind it, which is the runtime's; `source` is all of it.
+    /// The files of this text followed by the runtime's `appendix`; `source` is the whole text.
     pub fn extended(&self, source: &Arc<str>, appendix: &str) -> Self {
         if let [one] = &*self.parts {
             return Self::one(&one.file.name, source);
@@ -137,7 +138,7 @@ impl Files {
     /// The file of byte `at` of the text, and the byte in the file.
     pub fn find(&self, at: usize) -> (&Arc<File>, usize) {
         let behind = self.parts.partition_point(|part| part.start <= at);
-        // A text has a part, and the first one begins with the text.
+        // A text has a part, and the first part begins with the text.
         let part = &self.parts[behind.saturating_sub(1)];
         let offset = part.bytes.start.saturating_add(at - part.start);
         (&part.file, offset.min(part.bytes.end))
@@ -174,13 +175,13 @@ impl Joined {
     }
 }
 
-/// What a source opens and does not close, so that it would run on into the next one.
+/// Where a source opens something without closing, so that the source would run on into the next source.
 pub(crate) fn unclosed(source: &str) -> Option<Range<usize>> {
     let stream = TokenStream::new(source);
     let is_open =
         |at: &usize| matches!(stream.text(*at), "{" | "(" | "[") && stream.partner(*at).is_none();
     let bracket = (0..stream.len()).find(is_open);
-    // A token behind the source is none inside a comment.
+    // Inside an open comment, a token appended to the source is no token.
     let is_comment = || TokenStream::new(&format!("{source}\n;")).len() == stream.len();
     match bracket {
         Some(at) => Some(stream.span(at..at + 1)),
@@ -198,7 +199,7 @@ fn directives(stream: &TokenStream<'_>, heads: &[Head<'_>]) -> Vec<Range<usize>>
         .collect()
 }
 
-/// The names that the sources mention, also those of structures that pointers lead to.
+/// The names mentioned by the sources, also names of structures that pointers lead to.
 fn mentioned<'a>(streams: &[TokenStream<'a>]) -> HashSet<&'a str> {
     let names = streams.iter().flat_map(|stream| {
         (0..stream.len())
@@ -211,9 +212,9 @@ fn mentioned<'a>(streams: &[TokenStream<'a>]) -> HashSet<&'a str> {
         .collect()
 }
 
-/// The places of names that a source keeps to itself, and the new names, which end with the file's and are not `taken` by
-/// another file. Local names that hide one are renamed alike; members of structures are not, which have names of their own,
-/// and neither are overrides and entry points, for which the host asks by name.
+/// The places of names private to a source, and the new names, which end with the file's name and are not `taken` by
+/// another file. Local names that hide a private name are renamed alike. Members of structures keep their own names,
+/// and so do overrides and entry points, since the host asks for both by name.
 fn renames(
     file: &str,
     stream: &TokenStream<'_>,
@@ -259,7 +260,7 @@ fn renames(
         .filter_map(|at| {
             let text = stream.text(at);
             let name = new.get(text).cloned().or_else(|| {
-                // What lies behind a pointer to a structure of the file's own.
+                // The target of a pointer to a structure of the file's own.
                 let pointee = new.get(text.strip_prefix("usm_")?)?;
                 Some(format!("usm_{pointee}"))
             });

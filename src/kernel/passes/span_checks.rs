@@ -1,11 +1,12 @@
-//! Checked mode of spans: an index beyond the length of what a helper was given is a fault of the launch.
+//! Checked mode of spans: an index beyond the length of a helper's argument is a fault of the launch.
 //!
-//! *How it works.* An index behind a span is limited to the last element by the adapter or by naga, as any other. Behind each
-//! expression that indexes a span with a value known at run time stands a call that compares the index with the length, and
-//! writes the first one that is too large to the status record ([`SPAN`]): the number of its place in the text, the index and
-//! the length. What the access itself reads or writes is the last element, all the same: the launch has failed.
+//! *How it works.* An index behind a span is limited to the last element by the adapter or by naga, as any other index.
+//! Behind each expression that indexes a span with a value known at run time stands a call that compares the index with
+//! the length, and writes the first index beyond the length to the status record ([`SPAN`]): the number of its place in
+//! the text, the index and the length. The access itself reads or writes the last element, all the same: the launch has
+//! failed.
 //!
-//! The lengths are those of the helper's own copy (`spans.rs`), so that a comparison costs no load.
+//! The lengths belong to the helper's own copy (`spans.rs`), so that a comparison costs no load.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,7 +19,7 @@ use super::status::{SPAN, SPAN_CLAIM, status_type};
 use super::transplant::Mover;
 use super::unique_name;
 
-/// The status record of checks, until it gets its binding.
+/// The status record of checks, until the record gets a binding.
 pub(crate) const STATUS: &str = "tombolo_status";
 const FAULT: &str = "tombolo_span_fault";
 
@@ -45,11 +46,11 @@ fn text() -> String {
 #[derive(Debug)]
 pub(super) struct SpanChecks {
     fault: Handle<Function>,
-    /// Where indices are checked: the code of a place is its number here, plus 1.
+    /// Where indices are checked: the code of a place is the place's number here, plus 1.
     pub(super) sites: Vec<Span>,
 }
 
-/// What stands for a span in a helper that knows its length.
+/// The root of a span in a helper with known lengths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Root {
     Argument(u32),
@@ -57,7 +58,7 @@ pub(super) enum Root {
 }
 
 impl SpanChecks {
-    /// Adds the variable to `module` and the function to `functions`, in front of all that call it; `None` where the text
+    /// Adds the variable to `module` and the function to `functions`, in front of all callers; `None` where the text
     /// does not parse, which a test rules out.
     pub(super) fn begin(module: &mut Module, functions: &mut Arena<Function>) -> Option<Self> {
         let text = naga::front::wgsl::parse_str(&text()).ok()?;
@@ -93,7 +94,7 @@ impl SpanChecks {
         })
     }
 
-    /// Checks the indices behind these spans, with their lengths.
+    /// Checks the indices behind the given spans, with their lengths.
     pub(super) fn add(&mut self, function: &mut Function, spans: &HashMap<Root, Expression>) {
         let root_of =
             |function: &Function, base: Handle<Expression>| match function.expressions[base] {

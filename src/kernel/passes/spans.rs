@@ -1,16 +1,16 @@
 //! Spans: helper functions that take pointers to arrays of any length, `ptr<function, array<f32>>`.
 //!
 //! WGSL has arrays without a length in storage buffers alone; naga parses such a parameter in every address space, and
-//! only the validator refuses it. The pass makes one function of each helper for each list of lengths that the helper
-//! is called with: the parameter gets the type of the array, and `arrayLength(values)` becomes the array's length. So
+//! only the validator refuses the parameter. The pass makes a function of each helper for each list of lengths in the
+//! helper's calls: the parameter gets the type of the array, and `arrayLength(values)` becomes the array's length. So
 //! an index is limited to the array as anywhere else, and a loop up to the length is a loop with a constant bound.
 //!
 //! *How it works.* Functions are taken in the order of the module, callees first. A function without such parameters is
 //! kept, and each of its calls of a helper names the helper for the types at hand, made then and there; a helper that
-//! passes its parameter on is handled the same way, once its own types are known. Helpers that nobody calls go.
+//! passes its parameter on is handled the same way, once the helper's own types are known. Helpers without callers go.
 //!
-//! naga takes no pointers into work-group memory as arguments. A span there is a whole variable: the helper for it names
-//! the variable, and the argument goes.
+//! naga takes no pointers into work-group memory as arguments. A span there is a whole variable: the helper names the
+//! variable, and the argument goes.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -56,8 +56,8 @@ fn span_of(module: &Module, ty: Handle<Type>) -> Option<(Handle<Type>, AddressSp
     }
 }
 
-/// Makes the helpers with spans into functions of arrays, which check their indices if `checked`. Returns the places where
-/// indices are checked; `None` for a module without helpers, which is left as it is.
+/// Makes the helpers with spans into functions of arrays, with checked indices if `checked`. Returns the places of
+/// index checks; `None` for a module without helpers, left as is.
 ///
 /// # Errors
 /// [`SpanError`] for a call with anything but a pointer to an array of such elements; the module is then no longer of
@@ -113,11 +113,11 @@ struct Maker {
     new: Arena<Function>,
     /// The new handles of all other functions.
     kept: HashMap<Handle<Function>, Handle<Function>>,
-    /// Helpers for what is given in the place of spans.
+    /// Helpers for the arguments given in the place of spans.
     made: HashMap<(Handle<Function>, Vec<Given>), Handle<Function>>,
 }
 
-/// What a call gives for a span.
+/// The argument of a call for a span.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Given {
     /// Index of the argument.
@@ -128,7 +128,7 @@ struct Given {
 }
 
 impl Maker {
-    /// The function with the helpers that its calls ask for.
+    /// The function with the helpers for its calls.
     fn rewritten(&mut self, mut function: Function) -> Result<Function, SpanError> {
         let mut calls_helpers = false;
         each_statement(&function.body, &mut |statement| {
@@ -259,7 +259,7 @@ impl Maker {
         }
         let (function, roots) = self.specialized(called, &key.1);
         let mut function = self.rewritten(function)?;
-        // Now that its calls name functions of the new module, as checks do.
+        // Only now do the helper's calls name functions of the new module, as checks do.
         if let Some(checks) = &mut self.checks {
             checks.add(&mut function, &roots);
         }
@@ -316,7 +316,7 @@ impl Maker {
         }
     }
 
-    /// The helper for what is given in the place of its spans, and their lengths.
+    /// The helper for the arguments in the place of its spans, and the lengths of these arguments.
     fn specialized(
         &mut self,
         helper: Handle<Function>,
@@ -367,8 +367,8 @@ impl Maker {
     }
 }
 
-/// The function with lengths in the place of `arrayLength` of these arguments, and with variables in the place of
-/// others, which are arguments no more.
+/// The function with lengths in the place of `arrayLength` of some arguments, and with variables in the place of other
+/// arguments, which are arguments no more.
 fn with_spans(
     mut function: Function,
     lengths: &HashMap<u32, Expression>,
@@ -376,7 +376,7 @@ fn with_spans(
 ) -> Function {
     let old = std::mem::take(&mut function.expressions);
     let mut new = Arena::new();
-    // In front of everything, since they are evaluated without an `Emit`.
+    // In front of everything, since lengths are evaluated without an `Emit`.
     let mut front = HashMap::new();
     for (index, length) in lengths {
         front.insert(*index, new.append(length.clone(), Span::UNDEFINED));
@@ -391,7 +391,7 @@ fn with_spans(
             _ => None,
         };
         let copy = match (length, expression) {
-            // An expression with an `Emit`, as the one in its place: the value itself, converted to its own type.
+            // An expression with an `Emit`, like the replaced expression: the value itself, converted to its own type.
             (Some(expr), _) => Expression::As {
                 expr,
                 kind: naga::ScalarKind::Uint,
@@ -474,7 +474,7 @@ mod tests {
         let source = kernel(SUM, body);
         let mut module = parse(&source);
         let sites = run(&mut module, true).unwrap().unwrap();
-        // In `sum`, twice, and in `last`; the others have indices that are known.
+        // In `sum`, twice, and in `last`; the other helpers have known indices.
         assert_eq!(sites.len(), 3);
         assert!(sites.iter().all(Span::is_defined));
         for (_, variable) in module.global_variables.iter_mut() {

@@ -1,9 +1,9 @@
-//! Undoing a launch that is repeated: what it may write, kept in copies by its first submission, and brought back by the
-//! next ones.
+//! Undoing a launch that is repeated: buffers that the launch may write are copied by the first submission, and
+//! restored by the next submissions.
 //!
-//! The copies are commands of the submission itself, behind whatever brings buffers of the context to the device and in the
-//! device's turn with the heap. So they find every buffer where the launch finds it, and no other launch comes between.
-//! They precede the copies to staging memory, which then hold what was brought back.
+//! The copies are commands of the submission itself, behind the transfers of the context's buffers to the device and in
+//! the device's turn with the heap. So the copies find every buffer where the launch finds the buffer, and no other
+//! launch comes between. The copies precede the copies to staging memory, which then hold the restored words.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +18,7 @@ use crate::launch::{Launch, LaunchError};
 use crate::memory::places::{Place, copy};
 use crate::memory::{BufferView, DeviceBuffer};
 
-/// What a launch may write, as it was before, by the slots of the arguments.
+/// Old contents of everything that a launch may write, by the slots of the arguments.
 #[derive(Debug, Default)]
 pub(in crate::launch) struct Copies {
     kept: Mutex<HashMap<usize, DeviceBuffer<u32>>>,
@@ -74,11 +74,11 @@ impl<'s> Part<'s> for Undo {
 }
 
 impl Copies {
-    /// Brings back what buffers of the device held, where the launch is not repeated after all. Buffers of the context may be
-    /// elsewhere by now, and the heap in other hands: these keep what they have.
+    /// Restores buffers of the device, where the launch is not repeated after all. Buffers of the context may be
+    /// elsewhere by now, and the heap in other hands: both keep their contents.
     ///
     /// # Errors
-    /// Those of copies.
+    /// The errors of copies.
     pub(in crate::launch) fn restore(&self, launch: &Launch) -> Result<(), LaunchError> {
         if !self.is_made.load(Ordering::Acquire) {
             return Ok(());
@@ -102,7 +102,7 @@ impl Copies {
 }
 
 impl Launch {
-    /// The buffers that the launch may write, by their slots.
+    /// The buffers that the launch may write, by slot.
     fn written(&self) -> impl Iterator<Item = (usize, &BufferView)> {
         let given = self.given.iter().enumerate();
         given.filter_map(|(slot, given)| match given {

@@ -7,7 +7,7 @@ use crate::error_text::debug_by_text;
 use crate::launch::LaunchError;
 use crate::memory::{MemoryError, ReadError};
 
-/// Why a launch with lent memory failed. What is lent has not changed then, unless the variant says so, or the memory is
+/// Why a launch with lent memory failed. Lent memory has not changed then, unless the variant says so, or the memory is
 /// used in place.
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -15,15 +15,15 @@ pub enum SystemError {
     /// The launch was refused.
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    /// The launch failed: with [`ExecutionError::Pointer`] where a kernel followed a pointer to memory that is not lent, not
-    /// there, or lent for reading and written.
+    /// The launch failed: with [`ExecutionError::Pointer`] where a kernel followed a pointer to memory not lent or not
+    /// there, or wrote memory lent for reading.
     #[error(transparent)]
     Wait(#[from] WaitError),
     /// A buffer for pages, or a transfer of them, was refused.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// A single work-group touches more pages than the pool has frames; or the launch does, and can run neither in parts nor
-    /// with pages that make room for others (`docs/system-allocations.md`).
+    /// A single work-group touches more pages than the pool has frames; or the launch does, and can run neither in
+    /// parts nor with pages that make room for others (`docs/system-allocations.md`).
     #[error(
         "kernel `{kernel}` touches {needed} pages of 4 KiB or more at once, and {pages} fit: give it a larger pool \
          (SystemMemory::set_pool_bytes; {device} binds at most {limit} bytes), smaller work-groups, or less work in a launch"
@@ -75,7 +75,7 @@ pub enum SystemError {
         /// Turns that an invocation may wait, or, on devices that ration turns, a group of invocations together.
         turns: u32,
     },
-    /// Memory that was lent by its address cannot be written any more. Other words of the launch's may have been written.
+    /// Memory lent by its address cannot be written any more. Other words of the launch may have been written.
     #[error(
         "memory at {address:#x}, which was lent for writing by its address, cannot be written: keep it until the launch \
          has returned"

@@ -1,4 +1,4 @@
-//! Launches on the host's own processor, with lent memory used where it is (`src/memory/system/in_place.rs`).
+//! Launches on the host's own processor, with lent memory used in place (`src/memory/system/in_place.rs`).
 
 // The window's own pages are looked at before and after kernels run.
 #![allow(unsafe_code)]
@@ -13,7 +13,7 @@ use crate::memory::system::table::Demands;
 use crate::memory::{DeviceBuffer, MemoryError};
 
 impl Run<'_, '_> {
-    /// The window of lent memory that the device uses where it is, if it uses any.
+    /// The window of lent memory that the device uses in place, if any.
     pub(super) fn window(&self) -> Option<InPlace> {
         let is_wanted = self.memory.in_place && self.device.capabilities.unified_memory;
         let room = usize::try_from(self.most_pages).unwrap_or(usize::MAX);
@@ -50,7 +50,7 @@ impl Run<'_, '_> {
         self.report.launches += 1;
         let event = self.launch.submit()?;
         let ended = event.wait();
-        // Whatever the wait says: what is lent must not be given back while a kernel may use it.
+        // Whatever `wait` returns: lent memory must not be given back while a kernel may use the memory.
         wait_until_over(&self.device, &event);
         self.launch.settings.system = None;
         let done = match ended {
@@ -77,7 +77,7 @@ fn is_host(device: &DeviceShared) -> bool {
     };
 }
 
-/// A buffer over a window of the host's address space, which keeps `keeper`.
+/// A buffer over a window of the host's address space; the buffer keeps `keeper`.
 fn window_buffer(
     device: &DeviceShared,
     address: u64,

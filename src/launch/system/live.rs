@@ -1,14 +1,16 @@
 //! Launches whose pages come while the kernel runs (`src/memory/system/live.rs`).
 //!
-//! A thread of its own answers the misses: this one submits the launch and waits for it, in a way that may keep a thread in
-//! the driver until the kernel has ended. The thread ends with the launch, and none waits in the kernel once it has
-//! ended: so there is neither a kernel without a pager nor a pager without a kernel.
+//! A separate thread answers the misses: the calling thread submits the launch and waits, in a way that may keep a
+//! thread in the driver until the kernel has ended. The pager's thread ends with the launch, and no invocation waits
+//! once the pager has ended: so there is neither a kernel without a pager nor a pager without a kernel.
 //!
-//! On adapters that ration turns of loops each access takes a turn, and waiting takes many. A ration that does not last is no
-//! failure there: no invocation has waited beyond it, and the launch is repeated in slices with the pages that have come.
-//! Only a kernel that cannot be repeated fails then. The same holds where more pages are written than there are frames.
+//! On adapters that ration turns of loops each access takes a turn, and waiting takes many. An exhausted ration is no
+//! failure there: no invocation has waited beyond the ration, and the launch is repeated in slices with the pages
+//! already fetched. Only a kernel that cannot be repeated fails then. The same holds where more pages are written than
+//! there are frames.
 //!
-//! The kernel is another form of the same one, made when it is first needed; forms without waiting have no code for it.
+//! The kernel is another form of the same kernel, made when first needed; forms without waiting have no code for
+//! waiting.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,14 +26,15 @@ use crate::memory::system::table::{self, Demands, Entry, FaultList};
 use crate::memory::{DeviceBuffer, MemoryError, MemoryExtension};
 use crate::rpc::Backoff;
 
-/// Turns that an invocation waits for a page, where no adapter counts them: seconds, for an answer that takes microseconds.
+/// Turns that an invocation waits for a page, where no adapter counts turns: seconds, for an answer within
+/// microseconds.
 const TURNS: u32 = 1 << 28;
 /// The loop budget of lavapipe, assumed for devices that were not probed.
 const ASSUMED_LOOP_BUDGET: u32 = 65_535;
 
 impl Run<'_, '_> {
-    /// Whether pages come while the kernel runs where nothing else is asked for: not where turns of loops are rationed, unless
-    /// the launch cannot be repeated, since every access takes a turn there.
+    /// Whether pages come while the kernel runs where nothing else is asked for: not where turns of loops are rationed,
+    /// since every access takes a turn there, unless the launch cannot be repeated.
     pub(super) fn prefers_live(&self) -> bool {
         let capabilities = &self.device.capabilities;
         let is_wanted = !capabilities.needs_loop_guard() || undo::check(self.launch).is_err();
@@ -56,8 +59,8 @@ impl Run<'_, '_> {
         }
     }
 
-    /// One launch, whose pages come when they are missed. Where turns of loops are rationed, and the ration does not last, or
-    /// where more pages are needed at once than there are frames, the launch is repeated in slices, if it can be.
+    /// A single launch, whose pages come when missed. Where a ration of turns is exhausted, or more pages are needed at
+    /// once than there are frames, the launch is repeated in slices, if possible.
     pub(super) fn live(&mut self) -> Result<(), SystemError> {
         let capabilities = &self.device.capabilities;
         let may_fail = capabilities.needs_loop_guard() || self.may_fill_the_pool();
@@ -74,8 +77,8 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Whether the frames may be too few: no page is taken away that has been written, and none at all where the device
-    /// does not allow it.
+    /// Whether the frames may be too few: written pages are never taken away, and no page where the device does not
+    /// allow eviction.
     fn may_fill_the_pool(&self) -> bool {
         let lends = &self.memory.lends;
         let room = usize::try_from(self.most_pages).unwrap_or(usize::MAX);
@@ -145,7 +148,7 @@ impl Run<'_, '_> {
             capacity: 0,
         };
         let demands = Demands {
-            // Frames that may be taken away are marked where they are looked at.
+            // Frames that may be taken away are marked by each access itself (`shaders/system_evict.wgsl`).
             touched: !self.device.capabilities.evicts_pages(),
             live: Some(pages.limits(self.turns())),
         };
@@ -191,7 +194,7 @@ impl Run<'_, '_> {
                 .map_err(|error| refused(&error))?;
             let ended = launch.submit().map(|event| {
                 let ended = event.wait();
-                // Whatever the wait says: the kernel may still be about to ask.
+                // Whatever `wait` returns: the kernel may still be about to ask.
                 wait_until_over(device, &event);
                 ended
             });

@@ -1,18 +1,19 @@
-//! Launches with lent memory: pages come to the device, the kernel runs, and what it has written goes back.
+//! Launches with lent memory: pages come to the device, the kernel runs, and changed words go back.
 //!
-//! *How it works.* In the order in which they are tried, unless a tier is asked for ([`SystemMemory::set_tier`]):
+//! *How it works.* In the order of attempts, unless a tier is asked for ([`SystemMemory::set_tier`]):
 //!
-//! 1. On the embedded adapter borrowed pages are used where they are ([`in_place`]): one launch, nothing to fetch and to write
-//!    back for them; and a launch that fails has written there what it has written.
-//! 2. Where all pages with something lent fit into the pool, they are read into it, and there is a single launch. A pointer
-//!    to anything else fails that launch, through its status record, like a pointer out of the heap.
-//! 3. Where host and running kernel see the same memory, an invocation that misses a page waits until the host has brought it
-//!    ([`live`]): one launch again, of any kernel.
-//! 4. Elsewhere a launch that misses pages is worth nothing, and is repeated with them ([`sliced`]); in parts of the grid where
-//!    they do not fit at once.
+//! 1. On the embedded adapter borrowed pages are used in place ([`in_place`]): a single launch, without fetches and
+//!    write-backs. A launch that fails leaves its writes there.
+//! 2. Where all pages with something lent fit into the pool, all are read into the pool, and there is a single launch.
+//!    A pointer to anything else fails that launch, through its status record, like a pointer out of the heap.
+//! 3. Where host and running kernel see the same memory, an invocation that misses a page waits until the host has
+//!    brought the page ([`live`]): a single launch again, of any kernel.
+//! 4. Elsewhere a launch that misses pages is worth nothing, and is repeated with the pages ([`sliced`]); in parts of
+//!    the grid where the pages do not fit at once.
 //!
-//! Frames say whether they have been written. These are read, compared with what they held, and words that differ are
-//! written to the host's memory ([`write_back`]). A launch that fails has changed none of it.
+//! Flags of frames say which have been written. Written frames are read and compared with their old contents, and words
+//! that differ are written to the host's memory ([`write_back`]). A launch that fails has changed none of the host's
+//! memory.
 
 mod error;
 mod in_place;
@@ -45,42 +46,43 @@ const SMALL_SHARE: u64 = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct SystemRun {
-    /// Launches: 1, and one more each time pages were missing.
+    /// Launches: 1, and another each time pages were missing.
     pub launches: u32,
-    /// Parts of the grid that ran one after another: more than 1 where the pages of all work-groups did not fit at once.
+    /// Parts of the grid that ran one after another: more than 1 where the pages of all work-groups did not fit at
+    /// once.
     pub parts: u32,
-    /// How pages came; `None` where all that is lent was there from the beginning.
+    /// How pages came; `None` where all lent pages were there from the beginning.
     pub tier: Option<SystemTier>,
     /// Pages of 4 KiB that were copied for the device.
     pub pages: u64,
-    /// Those of them that were fetched when the kernel missed them.
+    /// Copied pages that were fetched when the kernel missed them.
     pub pages_missed: u64,
-    /// Those of them that were fetched since they were likely to be missed, by the pattern of misses, by what the kernel has
-    /// touched in its last launch, or since what is lent there is small.
+    /// Copied pages that were fetched as likely misses: by the pattern of misses, by the touched pages of the kernel's
+    /// last launch, or as pages of small ranges.
     pub pages_prefetched: u64,
     /// Pages that were dropped to make room for others.
     pub pages_dropped: u64,
-    /// Words of 4 bytes that the kernel changed in such pages.
+    /// Words of 4 bytes that the kernel changed in copied pages.
     pub words_written: u64,
-    /// Pages that the device used where they are.
+    /// Pages that the device used in place.
     pub pages_in_place: u64,
 }
 
 impl Launch {
     /// Runs a kernel that follows pointers into lent memory
-    /// ([`TranslationMode::System`](crate::kernel::TranslationMode::System)), and waits for its end: what the kernel has
-    /// written behind its pointers is in the host's memory then.
+    /// ([`TranslationMode::System`](crate::kernel::TranslationMode::System)), and waits for its end: the kernel's
+    /// writes behind its pointers are in the host's memory then.
     ///
-    /// Where all that is lent fits into the pool ([`SystemMemory::set_pool_bytes`]) there is one launch. Otherwise pages come
-    /// while the kernel runs, or the launch is repeated until no page is missing, and has no effects of the attempts in
-    /// between ([`SystemMemory::set_tier`]); atomic operations work within one launch. Words that the kernel does not change
-    /// stay as the host has them. Memory that is used in place ([`SystemMemory::set_in_place`]) needs no room, and is changed
-    /// while the kernel runs.
+    /// Where all lent pages fit into the pool ([`SystemMemory::set_pool_bytes`]) there is a single launch. Otherwise
+    /// pages come while the kernel runs, or the launch is repeated until no page is missing, and has no effects of the
+    /// attempts in between ([`SystemMemory::set_tier`]); atomic operations work within a single launch. Words that the
+    /// kernel does not change stay as the host has them. Memory used in place ([`SystemMemory::set_in_place`]) needs no
+    /// room, and is changed while the kernel runs.
     ///
     /// # Errors
     /// [`SystemError::Launch`] for everything that [`Launch::submit`] refuses; [`SystemError::Wait`] with
-    /// [`ExecutionError::Pointer`](crate::device::ExecutionError::Pointer) for a pointer to memory that is not lent, not
-    /// there, or lent for reading and written; [`SystemError::PoolFull`], [`SystemError::NotRepeatable`],
+    /// [`ExecutionError::Pointer`](crate::device::ExecutionError::Pointer) for a pointer to memory not lent or not
+    /// there, or for a write to memory lent for reading; [`SystemError::PoolFull`], [`SystemError::NotRepeatable`],
     /// [`SystemError::NoLiveTier`], [`SystemError::Unanswered`], [`SystemError::Memory`], [`SystemError::WriteBack`].
     pub fn run_system(&mut self, memory: &mut SystemMemory<'_>) -> Result<SystemRun, SystemError> {
         if !self.kernel.shared.compiled.system {
@@ -118,9 +120,9 @@ struct Run<'r, 'm> {
     /// The pages that fit.
     most_pages: u64,
     report: SystemRun,
-    /// The work-groups of the next launch, where they are not all.
+    /// The work-groups of the next launch, where not all run at once.
     part: Option<GridPart>,
-    /// The pages that the kernel has touched, once it is known.
+    /// The pages that the kernel has touched, once known.
     touched: Option<Vec<u64>>,
 }
 
@@ -132,7 +134,7 @@ impl<'r, 'm> Run<'r, 'm> {
         // Words of the pool have numbers of 32 bits.
         let most_words = (most_bytes / 4).min(u64::from(u32::MAX));
         let wanted = memory.pool_bytes / 4;
-        // One frame has words for accesses that fail.
+        // Frame 0 holds words for accesses that fail.
         let most_pages = (most_words.min(wanted) / PAGE_WORDS as u64).saturating_sub(1);
         Self {
             launch,
@@ -150,7 +152,7 @@ impl<'r, 'm> Run<'r, 'm> {
         }
     }
 
-    /// The launch, in the first way that is possible.
+    /// The launch, in the first possible way.
     fn all(&mut self) -> Result<(), SystemError> {
         match self.memory.tier {
             Some(SystemTier::Live) => return self.live(),
@@ -173,7 +175,7 @@ impl<'r, 'm> Run<'r, 'm> {
         }
     }
 
-    /// A single launch, with all that is lent.
+    /// A single launch, with all lent pages.
     fn whole(&mut self, lent: Vec<u64>) -> Result<(), SystemError> {
         for page in lent {
             self.fetch(page)?;
@@ -187,8 +189,8 @@ impl<'r, 'm> Run<'r, 'm> {
         done
     }
 
-    /// The pages that are fetched before any is missed: what the kernel has touched in its last launch, and what is lent in
-    /// small ranges. At most so many.
+    /// The pages fetched before any miss: pages touched in the kernel's last launch, and pages of small ranges; `most`
+    /// at most.
     fn likely(&self, kernel: u64, most: u64) -> Vec<u64> {
         let lends = &self.memory.lends;
         let known = self.memory.history.of(kernel);
@@ -198,7 +200,7 @@ impl<'r, 'm> Run<'r, 'm> {
         known.chain(small).take(most).collect()
     }
 
-    /// Where the flags of frames end, and what is behind them: a list of faults of so much room.
+    /// Where the flags of frames end, followed by a list of faults of the given room.
     fn faults(&self, room: Option<(u32, u32)>) -> FaultList {
         let flags_end = FLAGS_START + self.frames.count();
         match room {
@@ -213,7 +215,7 @@ impl<'r, 'm> Run<'r, 'm> {
         }
     }
 
-    /// The buffers of the next launch, with the pages that are there, and a list of faults.
+    /// The buffers of the next launch, with the pages already in frames, and a list of faults.
     fn bound(&mut self, room: Option<(u32, u32)>) -> Result<Arc<Lent>, SystemError> {
         let faults = self.faults(room);
         let demands = Demands {
@@ -246,7 +248,8 @@ impl<'r, 'm> Run<'r, 'm> {
         &extension.system
     }
 
-    /// Keeps the buffers of a launch for the next one. Nobody uses them any more: it has ended, or the device is lost.
+    /// Keeps the buffers of a launch for the next launch. The buffers are unused: the launch has ended, or the device
+    /// is lost.
     fn give_back(&mut self, lent: Arc<Lent>) {
         self.launch.settings.system = None;
         if let Ok(Lent { buffers, .. }) = Arc::try_unwrap(lent) {
@@ -256,7 +259,8 @@ impl<'r, 'm> Run<'r, 'm> {
         }
     }
 
-    /// Reads a page into a frame; false where its memory is not there, in which case kernels find nothing there either.
+    /// Reads a page into a frame; false where the page's memory is not there, so that kernels find nothing there
+    /// either.
     fn fetch(&mut self, page: u64) -> Result<bool, SystemError> {
         if self.frames.has(page) {
             return Ok(true);
@@ -273,7 +277,7 @@ impl<'r, 'm> Run<'r, 'm> {
         }
     }
 
-    /// The launch touches so many pages.
+    /// The error of a launch that touches `needed` pages.
     fn pool_full(&self, needed: u64) -> SystemError {
         SystemError::PoolFull {
             kernel: self.launch.name(),
@@ -284,7 +288,7 @@ impl<'r, 'm> Run<'r, 'm> {
         }
     }
 
-    /// The pages whose frames a kernel has touched, by their flags.
+    /// The pages whose frames a kernel has touched, by the flags of the frames.
     fn touched(&self, flags: &[u32]) -> Vec<u64> {
         let is_touched =
             |frame: u32| (flags.get(frame as usize)).is_some_and(|flags| flags & TOUCHED != 0);

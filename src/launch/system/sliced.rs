@@ -1,21 +1,22 @@
-//! Launches that are repeated until no page is missing: the tier of devices without live memory, and of those that ration
+//! Launches repeated until no page is missing: the tier of devices without live memory, and of devices that ration
 //! turns of loops.
 //!
 //! *How it works.*
 //!
-//! 1. At first there is what the kernel has touched in its last launch, and what is lent in small ranges. An invocation that
-//!    misses a page notes the address and goes on with a zero; its loops end. The launch is worth nothing then: the pages are
-//!    fetched, with those that are likely to be missed next, the frames and all buffers that the kernel writes get their old
-//!    contents (`src/launch/parts/undo.rs`), and the launch is repeated, until nothing is missing. So a kernel may do nothing that cannot be undone
-//!    ([`SystemError::NotRepeatable`]).
-//! 2. Frames say which of them a launch has touched. Where there are more missing pages than frames, pages that the last
-//!    attempt has not touched make room. The pages of one attempt have to fit at once, all the same: the next attempt begins
-//!    from the start, and touches them again.
-//! 3. Where they do not fit, the grid is halved: the first half of the work-groups runs to its end, and what it has changed is
-//!    kept for the others, in the frames, or by the host where a page is dropped. WGSL lets no work-group wait for one that
-//!    comes later, so a kernel cannot tell. A single work-group whose pages do not fit is [`SystemError::PoolFull`].
-//! 4. An address that nothing is lent at may be that of a pointer that was not there yet. Where a launch has missed only
-//!    such, it is repeated once more, with the first fault in its status record, and fails.
+//! 1. At first there are the pages touched in the kernel's last launch, and the pages of small ranges. An invocation
+//!    that misses a page notes the address and goes on with a zero; its loops end. The launch is worth nothing then:
+//!    missing pages and likely next misses are fetched, the frames and all buffers that the kernel writes get their old
+//!    contents (`src/launch/parts/undo.rs`), and the launch is repeated, until nothing is missing. So a kernel may only
+//!    do what can be undone ([`SystemError::NotRepeatable`]).
+//! 2. Flags of frames say which frames a launch has touched. Where there are more missing pages than frames, pages
+//!    untouched by the last attempt make room. The pages of an attempt have to fit at once, all the same: the next
+//!    attempt begins from the start, and touches the same pages again.
+//! 3. Where the pages do not fit, the grid is halved: the first half of the work-groups runs to its end, and its
+//!    changes are kept for the other half, in the frames, or by the host where a page is dropped. WGSL lets no
+//!    work-group wait for a later work-group, so a kernel cannot tell. A single work-group whose pages do not fit is
+//!    [`SystemError::PoolFull`].
+//! 4. An address with nothing lent may come from a pointer that was itself missing. A launch that has missed only such
+//!    addresses is repeated once more, with the first fault in its status record, and fails.
 
 use std::sync::Arc;
 
@@ -28,19 +29,19 @@ use crate::memory::system::prefetch::Pattern;
 use crate::memory::system::table::TOUCHED;
 use crate::memory::system::{PAGE_BYTES, SystemTier};
 
-/// Room for faults of a launch: each page notes one.
+/// Room for faults of a launch: each page notes a single fault.
 const FAULTS: u32 = 16_384;
 /// Words with a bit for each page that has noted a fault.
 const NOTED_WORDS: u32 = 2048;
-/// Pages fetched behind each missing one, twice as many each time, and at most.
+/// Pages fetched behind each missing page, twice as many each time, and at most.
 const FIRST_AHEAD: usize = 8;
 const MOST_AHEAD: usize = 4096;
 
-/// What is known of the misses of a launch.
+/// The known misses of a launch.
 struct Misses {
     pattern: Pattern,
     ahead: usize,
-    /// The pages that were touched when pages were dropped last: more each time, or there would be no end.
+    /// The touched pages when pages were last dropped: more each time, or there would be no end.
     touched: Option<usize>,
 }
 
@@ -54,7 +55,7 @@ impl Misses {
     }
 }
 
-/// What an attempt comes to.
+/// The outcome of an attempt.
 enum Attempt {
     /// Nothing was missing.
     Done,
@@ -62,12 +63,12 @@ enum Attempt {
     Fetched,
     /// Nothing is lent at the addresses that were missing.
     NotLent,
-    /// So many pages are needed at once at least, which is too many.
+    /// At least so many pages are needed at once: too many.
     TooMany(u64),
 }
 
 impl Run<'_, '_> {
-    /// Launches until nothing is missing, with copies of what the launch may write, or without any yet.
+    /// Launches until nothing is missing, with copies of everything that the launch may write, or without any yet.
     pub(super) fn sliced(&mut self, copies: Arc<Copies>) -> Result<(), SystemError> {
         self.report.tier = Some(SystemTier::Sliced);
         undo::check(self.launch)?;
@@ -75,7 +76,7 @@ impl Run<'_, '_> {
         self.launch.settings.undo = None;
         self.part = None;
         if done.is_err() {
-            // The error tells more than one of these would.
+            // This error tells more than an error of `restore` would.
             let _ = copies.restore(self.launch);
         }
         done
@@ -83,7 +84,7 @@ impl Run<'_, '_> {
 
     /// All work-groups; in parts, one after the other, where their pages do not fit at once.
     fn in_parts(&mut self, copies: &Arc<Copies>) -> Result<(), SystemError> {
-        // A grid that only the device knows has no parts.
+        // A grid known only to the device has no parts.
         let whole = match self.launch.extents()? {
             Extents::Groups(groups) => Some(groups.part()),
             _ => None,
@@ -104,7 +105,7 @@ impl Run<'_, '_> {
                     Some(part) => {
                         self.part = Some(part);
                         self.report.parts += 1;
-                        // The next part begins where this one has ended.
+                        // The next part begins at the end of the finished part.
                         self.launch.settings.undo = Some(Arc::default());
                     }
                 },
@@ -121,8 +122,8 @@ impl Run<'_, '_> {
         self.write_back_kept()
     }
 
-    /// Attempts at the work-groups of a part; `None` once nothing was missing, and otherwise the pages that would have to fit
-    /// at once. What the work-groups have changed is written back where they are the only ones, and kept otherwise.
+    /// Attempts at the work-groups of a part; `None` once nothing was missing, and otherwise the pages that would have
+    /// to fit at once. Changes are written back where the part is the whole grid, and kept otherwise.
     fn until_nothing_is_missing(&mut self) -> Result<Option<u64>, SystemError> {
         let mut misses = Misses::none();
         let mut room = Some((NOTED_WORDS, FAULTS));
@@ -143,7 +144,7 @@ impl Run<'_, '_> {
         }
     }
 
-    /// Takes what a part has changed, and notes what it has touched.
+    /// Takes the changes of a part, and notes the touched pages.
     fn finish(&mut self, lent: &Lent, notes: bool) -> Result<Attempt, SystemError> {
         match self.part.is_none() {
             true => self.write_back(lent)?,
@@ -163,7 +164,7 @@ impl Run<'_, '_> {
         Ok(Attempt::Done)
     }
 
-    /// One launch, and the addresses that were missing.
+    /// A single launch; returns the missing addresses.
     fn attempt(&mut self, lent: &Lent, notes: bool) -> Result<Vec<u64>, SystemError> {
         self.report.launches += 1;
         self.launch.submit()?.wait()?;
@@ -186,7 +187,7 @@ impl Run<'_, '_> {
         Ok(list.chunks_exact(4).map(address).collect())
     }
 
-    /// Fetches the pages of these addresses, and pages that are likely to be next.
+    /// Fetches the pages of the missing addresses, and likely next pages.
     fn fetch_missing(
         &mut self,
         lent: &Lent,
@@ -215,7 +216,7 @@ impl Run<'_, '_> {
             true => Attempt::Fetched,
             false => Attempt::NotLent,
         };
-        // What is likely takes what room is left.
+        // Likely pages take the room that is left.
         for &page in &pages {
             let behind = lends.pages(page.saturating_add(1));
             let last = page.saturating_add(misses.ahead as u64);
@@ -233,8 +234,8 @@ impl Run<'_, '_> {
         Ok(found)
     }
 
-    /// Drops the pages that the last attempt has not touched, for so many others; how many would have to fit at once, where
-    /// that is not enough.
+    /// Drops pages untouched by the last attempt, for so many others; returns how many would have to fit at once, where
+    /// the dropped pages are too few.
     fn make_room(
         &mut self,
         lent: &Lent,

@@ -1,4 +1,5 @@
-//! What launches do that cannot be undone. What can be is copied by a part of the launch (`src/launch/parts/undo.rs`).
+//! Effects of launches that cannot be undone. Other effects are copied by a part of the launch
+//! (`src/launch/parts/undo.rs`).
 
 use super::SystemError;
 use crate::kernel::reflect::ArgumentKind;
@@ -7,7 +8,7 @@ use crate::launch::Launch;
 /// Whether the launch can be undone, and so repeated.
 ///
 /// # Errors
-/// [`SystemError::NotRepeatable`], with what the kernel does.
+/// [`SystemError::NotRepeatable`], with the effect.
 pub(super) fn check(launch: &Launch) -> Result<(), SystemError> {
     let compiled = &launch.kernel.shared.compiled;
     let mut globals = compiled.globals.iter().flat_map(|all| &all.instances);

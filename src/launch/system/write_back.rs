@@ -1,6 +1,6 @@
 //! Writing back: words that a kernel has changed in frames, to the memory that was lent.
 
-// On the host's own processor frames outside of lent memory are read where they are.
+// On the host's own processor frames outside of lent memory are read in place.
 #![allow(unsafe_code)]
 
 use super::{Run, SystemError};
@@ -11,7 +11,7 @@ use crate::memory::system::lends::Unreachable;
 use crate::memory::system::live::FLAGS_START;
 use crate::memory::system::table::WRITTEN;
 
-/// Frames that are not written, and yet read between others that are: one read takes as long as many pages.
+/// Unwritten frames that are read between written frames all the same: a single read takes as long as many pages.
 const GAP: u32 = 8;
 
 impl Run<'_, '_> {
@@ -21,19 +21,19 @@ impl Run<'_, '_> {
         Ok(lent.faults().read_range(flags)?)
     }
 
-    /// Writes the words that the kernel has changed to the host's memory.
+    /// Writes the words changed by the kernel to the host's memory.
     pub(super) fn write_back(&mut self, lent: &Lent) -> Result<(), SystemError> {
         self.each_written(lent, Self::return_page)
     }
 
-    /// Keeps the words that the kernel has changed, for the work-groups that come next.
+    /// Keeps the words changed by the kernel, for the next work-groups.
     pub(super) fn keep(&mut self, lent: &Lent) -> Result<(), SystemError> {
         self.each_written(lent, |run, frame, page, after| {
             Ok(run.frames.keep(frame, page, after)?)
         })
     }
 
-    /// Writes the words that were kept to the host's memory.
+    /// Writes the kept words to the host's memory.
     pub(super) fn write_back_kept(&mut self) -> Result<(), SystemError> {
         for (page, before, after) in self.frames.changed() {
             let changed = self.memory.lends.write_back(page, before, after);
@@ -42,7 +42,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Hands `use_page` each frame that the kernel has written, with its page and what it holds now.
+    /// Hands `use_page` each frame that the kernel has written, with the frame's page and present words.
     fn each_written(
         &mut self,
         lent: &Lent,
@@ -89,7 +89,7 @@ impl Run<'_, '_> {
         })
     }
 
-    /// Writes the words of a page that differ from what its frame held.
+    /// Writes the words of a page that differ from the frame's old words.
     fn return_page(&mut self, frame: u32, page: u64, after: &[u32]) -> Result<(), SystemError> {
         let before = self.frames.before(frame);
         let changed = (self.memory.lends).write_back(page, before, after);

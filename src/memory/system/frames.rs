@@ -1,4 +1,5 @@
-//! Pages in frames of a pool on the device, from the host's side: which page lies where, and what was read of it.
+//! Pages in frames of a pool on the device, from the host's side: the frame of each page, and the words read from the
+//! page.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -30,26 +31,26 @@ pub(crate) struct Frames {
     most: u32,
     /// The frame of each page.
     pages: BTreeMap<u64, u32>,
-    /// What was read, by frames.
+    /// The words as read, by frames.
     image: Vec<u32>,
-    /// Pages that are frames where they are.
+    /// Pages used in place as frames.
     in_place: Option<InPlace>,
-    /// Such pages.
+    /// Pages in place.
     own: BTreeMap<u64, u32>,
-    /// Pages that work-groups which have ended have changed.
+    /// Pages changed by work-groups that have ended.
     changed: BTreeMap<u64, Changed>,
 }
 
-/// A page that is changed, and not written back yet.
+/// A changed page, not written back yet.
 #[derive(Debug)]
 struct Changed {
-    /// As it was lent.
+    /// The words as lent.
     before: Vec<u32>,
-    /// As it is now, where no frame holds it.
+    /// The present words, where no frame holds the page.
     dropped: Vec<u32>,
 }
 
-/// A copy of these words.
+/// A copy of the words.
 fn copied(words: &[u32]) -> Result<Vec<u32>, MemoryError> {
     let mut copy = Vec::new();
     (copy.try_reserve_exact(words.len())).map_err(|_| no_memory())?;
@@ -77,7 +78,7 @@ impl Frames {
         }
     }
 
-    /// The same, with pages that are used in place and take no room.
+    /// The same, with pages used in place, without room for them in the pool.
     pub(crate) fn with_pages_in_place(most: u32, in_place: InPlace) -> Self {
         Self {
             in_place: Some(in_place),
@@ -85,12 +86,12 @@ impl Frames {
         }
     }
 
-    /// The window of pages that are used in place.
+    /// The window of pages used in place.
     pub(crate) fn in_place(&mut self) -> Option<&mut InPlace> {
         self.in_place.as_mut()
     }
 
-    /// Pages that are used in place.
+    /// Pages used in place.
     pub(crate) fn count_in_place(&self) -> u64 {
         let solid = self.in_place.as_ref().and_then(InPlace::solid);
         self.own.len() as u64 + solid.map_or(0, |solid| u64::from(solid.pages))
@@ -101,12 +102,12 @@ impl Frames {
         FIRST + self.pages.len() as u32
     }
 
-    /// Pages that there is room for.
+    /// Pages with room in the pool.
     pub(crate) fn room(&self) -> u32 {
         self.most - FIRST
     }
 
-    /// Frames that are left.
+    /// Frames left.
     pub(crate) fn left(&self) -> u32 {
         self.most - self.count()
     }
@@ -123,7 +124,7 @@ impl Frames {
     /// Drops the pages for whose frames `keep` is false: the others move together, in the same order.
     ///
     /// # Errors
-    /// [`MemoryError::HostMemory`] where the host has no memory for what has changed of them.
+    /// [`MemoryError::HostMemory`] where the host has no memory for changed words of the dropped pages.
     pub(crate) fn retain(&mut self, mut keep: impl FnMut(u32) -> bool) -> Result<(), MemoryError> {
         let mut kept = FIRST;
         for (frame, page) in self.by_frame() {
@@ -144,7 +145,7 @@ impl Frames {
         Ok(())
     }
 
-    /// Keeps what a frame holds now that the work-groups of a launch have ended.
+    /// Keeps the words of a frame, now that the work-groups of a launch have ended.
     ///
     /// # Errors
     /// [`MemoryError::HostMemory`].
@@ -164,7 +165,7 @@ impl Frames {
         Ok(())
     }
 
-    /// The pages that were kept: as they were lent, and as they are now.
+    /// The kept pages: the words as lent, and the present words.
     pub(crate) fn changed(&self) -> impl Iterator<Item = (u64, &[u32], &[u32])> {
         self.changed.iter().map(|(&page, changed)| {
             let now = match self.frame(page) {
@@ -175,7 +176,7 @@ impl Frames {
         })
     }
 
-    /// Reads a page into a frame, unless it lies in one.
+    /// Reads a page into a frame, unless the page lies in a frame.
     pub(crate) fn add(&mut self, lends: &Lends, page: u64) -> Result<(), Lacking> {
         let is_solid = |in_place: &InPlace| in_place.is_solid(page);
         if self.in_place.as_ref().is_some_and(is_solid) || self.has(page) {
@@ -208,10 +209,10 @@ impl Frames {
         Ok(())
     }
 
-    /// Reads a page into the frame of another one, which has none then.
+    /// Reads a page into the frame of another page, which has no frame afterwards.
     ///
     /// # Errors
-    /// [`Lacking::Memory`], and [`Lacking::Frames`] where the other one has no frame; nothing has changed then.
+    /// [`Lacking::Memory`], and [`Lacking::Frames`] where the other page has no frame; nothing has changed then.
     pub(crate) fn replace(&mut self, lends: &Lends, old: u64, page: u64) -> Result<(), Lacking> {
         let frame = self.frame(old).ok_or(Lacking::Frames)?;
         let mut words = [0; PAGE_WORDS];
@@ -228,7 +229,7 @@ impl Frames {
         &self.image
     }
 
-    /// The table that tells where pages lie.
+    /// The table of where pages lie.
     pub(crate) fn table(&self, lends: &Lends, faults: FaultList, demands: Demands) -> Vec<u32> {
         let entry = |page: u64, word: u32, in_place| table::Entry {
             page,
@@ -254,7 +255,7 @@ impl Frames {
         all
     }
 
-    /// What was read into a frame.
+    /// The words read into a frame.
     pub(crate) fn before(&self, frame: u32) -> &[u32] {
         let start = frame as usize * PAGE_WORDS;
         &self.image[start..start + PAGE_WORDS]

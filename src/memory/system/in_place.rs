@@ -1,25 +1,25 @@
 //! Lent memory used in place, on a device that is the host's own processor: the embedded adapter.
 //!
 //! *How it works.* A buffer is a range of the host's address space there, whoever has made the memory. So the pool is a
-//! *window* of the address space: pages of the host's own are frames where they are, and nothing is copied.
+//! *window* of the address space: pages of the host's own are frames in place, and nothing is copied.
 //!
 //! ```text
 //! window   | pages of ours | … | lent | not lent, or not there | lent | …   4 GiB at most
 //!          ^ word 0
 //! ```
 //!
-//! - Kernels reach words of the window that the table names, and no other: those of lent memory, with the rights that were
-//!   lent, and the pages in front, for accesses that fail and for pages that do not lie in the window. What else lies there
-//!   is never touched, whoever it belongs to, or may not be there at all. A page that goes away during a launch, against
-//!   what its owner has promised, ends the kernel by a fault (`cpu/src/exec/fault.rs`) and the device is lost.
-//! - Lanes that a branch has switched off must not load from anywhere. The functions of `shaders/system.wgsl` have atomic
-//!   operations whose results are used, so kernels with them run one invocation at a time
-//!   (`cpu/src/compile/emit/lanes/width.rs`), and a branch is a branch. The adapter refuses a window to any other kernel
-//!   (`tombolo_cpu::Buffer::from_address_space`).
-//! - wgpu binds 4 GiB at most. Where lent memory lies further apart, as a program's heap and its mapped files do on Linux,
-//!   the part with the most bytes is used in place, and the rest is copied.
+//! - Kernels reach words of the window that the table names, and no other words: lent memory, with the lent rights, and
+//!   the pages in front, for accesses that fail and for pages outside of the window. Other memory in the window is
+//!   never touched, and may be foreign or absent. A page that goes away during a launch, against its owner's promise,
+//!   ends the kernel by a fault (`cpu/src/exec/fault.rs`) and the device is lost.
+//! - Lanes that a branch has switched off must not load from anywhere. The functions of `shaders/system.wgsl` have
+//!   atomic operations whose results are used, so kernels with these functions run one invocation at a time
+//!   (`cpu/src/compile/emit/lanes/width.rs`), and a branch is a branch. The adapter refuses a window to any other
+//!   kernel (`tombolo_cpu::Buffer::from_address_space`).
+//! - wgpu binds 4 GiB at most. Where lent memory lies further apart, as a program's heap and its mapped files do on
+//!   Linux, the part with the most bytes is used in place, and the rest is copied.
 //!
-//! Our own pages have to lie in front of what is lent, and near: the system is asked for addresses there.
+//! Our own pages have to lie in front of lent memory, and near: the system is asked for addresses there.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ const DISTANCES: [u64; 12] = [
     1 << 20,
 ];
 
-/// Pages that are frames where they are.
+/// Pages used in place as frames.
 #[derive(Debug)]
 pub(crate) struct InPlace {
     own: Arc<OwnPages>,
@@ -61,8 +61,8 @@ pub(crate) struct OwnPages {
 }
 
 impl InPlace {
-    /// The window of `window_bytes` bytes around most of what is lent, with room for as many pages as lie outside; `None` where there is none, or
-    /// where more than `most` pages lie outside.
+    /// The window of `window_bytes` bytes around most of the lent memory, with room for as many pages as lie outside;
+    /// `None` where there is none, or where more than `most` pages lie outside.
     pub(crate) fn around(lends: &Lends, most: usize, window_bytes: u64) -> Option<Self> {
         let covered = densest(lends, window_bytes)?;
         let mut solid = Solid::longest(lends.uniform(), &covered, true);
@@ -105,7 +105,7 @@ impl InPlace {
         self.solid.as_ref().is_some_and(|solid| solid.has(page))
     }
 
-    /// The window: address and bytes, and what must be kept while it is used.
+    /// The window: address and bytes, and an owner to be kept while the window is used.
     pub(crate) fn window(&self) -> (u64, u64, Arc<OwnPages>) {
         let end = self.covered.end * PAGE_BYTES;
         (self.own.start, end - self.own.start, Arc::clone(&self.own))
@@ -117,15 +117,15 @@ impl InPlace {
     /// No kernel uses the window.
     pub(crate) unsafe fn own_words(&mut self) -> &mut [u32] {
         let start = std::ptr::with_exposed_provenance_mut::<u32>(self.own.start as usize);
-        // SAFETY: the pages are mapped for reading and writing as long as `own` lives, aligned, and hold plain words; no
-        // kernel uses them, and nobody else knows them: `self` is borrowed for as long.
+        // SAFETY: the pages are mapped for reading and writing as long as `own` lives, aligned, and hold plain words;
+        // no kernel uses the pages, and nobody else knows them: `self` is borrowed for as long.
         unsafe { std::slice::from_raw_parts_mut(start, self.own.pages as usize * PAGE_WORDS) }
     }
 }
 
 /// The pages of neighbouring borrowed ranges with the most bytes that fit into a window.
 fn densest(lends: &Lends, window_bytes: u64) -> Option<Range<u64>> {
-    // The rest is for our own pages, wherever they come to lie.
+    // The rest is for our own pages, at whatever address.
     let room = window_bytes - window_bytes / 8;
     let mut best: (u64, Option<Range<u64>>) = (0, None);
     let (mut bytes, mut pages): (u64, Option<Range<u64>>) = (0, None);
@@ -149,14 +149,14 @@ fn densest(lends: &Lends, window_bytes: u64) -> Option<Range<u64>> {
 impl OwnPages {
     /// Pages in front of others, so near that a window covers all of them.
     fn in_front_of(others: &Range<u64>, pages: u64, window_bytes: u64) -> Option<Self> {
-        // Behind these, in steps of 64 MiB: much of the address space may be taken.
+        // Behind `DISTANCES`, in steps of 64 MiB: much of the address space may be taken.
         let steps = (1..64).map(|step| step << 14);
         DISTANCES.into_iter().chain(steps).find_map(|distance| {
             let first = others.start.checked_sub(pages + distance)?;
             if (others.end - first) * PAGE_BYTES > window_bytes {
                 return None;
             }
-            // Made only when the pages are ours: its end gives them back.
+            // Made only when the pages are ours: the drop gives the pages back.
             system::map(first * PAGE_BYTES, pages * PAGE_BYTES).then(|| Self {
                 start: first * PAGE_BYTES,
                 pages,
@@ -176,7 +176,7 @@ mod system {
     /// Maps pages at an address where nothing is.
     pub(super) fn map(start: u64, bytes: u64) -> bool {
         let wanted = std::ptr::without_provenance_mut::<libc::c_void>(start as usize);
-        // SAFETY: a new mapping that replaces none, since it is not fixed, touches nothing that exists.
+        // SAFETY: a new mapping that replaces none, since the address is not fixed, touches nothing that exists.
         let found = unsafe {
             libc::mmap(
                 wanted,
@@ -193,14 +193,14 @@ mod system {
         if found.expose_provenance() as u64 == start {
             return true;
         }
-        // SAFETY: the mapping was just made, elsewhere than wanted, and nobody knows of it.
+        // SAFETY: the mapping was just made, elsewhere than wanted, and is known nowhere else.
         unsafe { libc::munmap(found, bytes as usize) };
         false
     }
 
     pub(super) fn unmap(start: u64, bytes: u64) {
         let start = std::ptr::with_exposed_provenance_mut::<libc::c_void>(start as usize);
-        // SAFETY: the mapping is that of `map`, whose owner is gone. Should this fail, it costs address space only.
+        // SAFETY: the mapping comes from `map`, and its owner is gone. A failure costs address space only.
         unsafe { libc::munmap(start, bytes as usize) };
     }
 }

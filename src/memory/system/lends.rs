@@ -1,4 +1,4 @@
-//! What is lent: ranges of addresses, and the bytes behind them.
+//! Lent ranges of addresses, and the bytes behind the addresses.
 
 use std::ops::Range;
 
@@ -17,9 +17,9 @@ pub(crate) type Page = [u32; PAGE_WORDS];
 /// How the host reaches lent memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
-    /// Borrowed by the program: there, and nobody else's where it is written.
+    /// Borrowed by the program: there, and without other users where lent for writing.
     Borrowed,
-    /// An address, behind which there may be nothing.
+    /// An address, perhaps with nothing behind.
     Address,
 }
 
@@ -39,18 +39,18 @@ impl Rights {
     pub(crate) const NONE: Mask = [0; PAGE_WORDS / 32];
 }
 
-/// A page, or a part of one, whose memory is not there or may not be touched.
+/// A page, or a part of a page, whose memory is not there or may not be touched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Unreachable {
     pub address: u64,
 }
 
-/// Ranges of lent bytes. A byte that is lent twice has the rights of both.
+/// Ranges of lent bytes. A byte lent twice has the rights of both ranges.
 #[derive(Debug, Default)]
 pub(crate) struct Lends {
     readable: RangeSet<u64>,
     writable: RangeSet<u64>,
-    /// What was borrowed, and what of it for writing.
+    /// Borrowed ranges, and the parts borrowed for writing.
     borrowed: RangeSet<u64>,
 }
 
@@ -79,13 +79,13 @@ impl Lends {
         self.readable.iter().map(|one| one.end - one.start).sum()
     }
 
-    /// What was borrowed, in order.
+    /// Borrowed ranges, in order.
     pub(super) fn borrowed(&self) -> impl Iterator<Item = &Range<u64>> {
         self.borrowed.iter()
     }
 
-    /// Whether kernels may use the page where it is: all that is lent of it was borrowed, and in whole words, so that nobody
-    /// else's bytes are read or written with it.
+    /// Whether kernels may use the page in place: all lent bytes of the page were borrowed, and in whole words, so that
+    /// no foreign bytes are read or written along.
     pub(super) fn is_usable_in_place(&self, page: u64) -> bool {
         let bytes = bytes_of(page);
         let is_in_words =
@@ -95,7 +95,7 @@ impl Lends {
             && within(&self.writable, &bytes).all(|range| is_in_words(&range))
     }
 
-    /// Borrowed ranges with the same rights everywhere, and whether these are for writing.
+    /// Borrowed ranges with the same rights everywhere, and whether the rights include writing.
     pub(super) fn uniform(&self) -> impl Iterator<Item = (Range<u64>, bool)> {
         self.borrowed.iter().flat_map(|range| {
             let written = within(&self.writable, range).map(|part| (part, true));
@@ -103,7 +103,7 @@ impl Lends {
         })
     }
 
-    /// The longest run of whole pages with the same rights, whoever has lent them; without a word.
+    /// The longest run of whole pages with the same rights, borrowed or not; without a word.
     pub(super) fn longest_run(&self) -> Option<Solid> {
         let uniform = self.readable.iter().flat_map(|range| {
             let written = within(&self.writable, range).map(|part| (part, true));
@@ -135,7 +135,7 @@ impl Lends {
         })
     }
 
-    /// The pages of the smallest ranges, `most` at most: what is small is fetched before it is missed.
+    /// The pages of the smallest ranges, `most` at most: small ranges are fetched before any miss.
     pub(crate) fn small(&self, most: u64) -> Vec<u64> {
         let mut ranges: Vec<_> = self.readable.iter().collect();
         ranges.sort_by_key(|range| range.end - range.start);
@@ -163,10 +163,10 @@ impl Lends {
         }
     }
 
-    /// Reads the lent bytes of a page into `words`, the others of which stay as they are.
+    /// Reads the lent bytes of a page into `words`; other bytes stay as before.
     ///
     /// # Errors
-    /// [`Unreachable`] where memory lent by its address is not there.
+    /// [`Unreachable`] where memory lent by address is not there.
     pub(crate) fn read(&self, page: u64, words: &mut Page) -> Result<(), Unreachable> {
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(words);
         let base = page * PAGE_BYTES;
@@ -174,8 +174,8 @@ impl Lends {
             for (part, is_borrowed) in self.by_source(&range) {
                 let to = &mut bytes[(part.start - base) as usize..(part.end - base) as usize];
                 match is_borrowed {
-                    // SAFETY: the bytes are borrowed, for reading at least, as long as `self` lives, and hold plain data
-                    // whose address was exposed when it was lent; `to` is the host's own memory of that length.
+                    // SAFETY: the bytes are borrowed, for reading at least, as long as `self` lives, and hold plain
+                    // data whose address was exposed by the lending; `to` is the host's own memory of the same length.
                     true => unsafe {
                         let from = std::ptr::with_exposed_provenance::<u8>(part.start as usize);
                         from.copy_to_nonoverlapping(to.as_mut_ptr(), to.len());
@@ -187,11 +187,11 @@ impl Lends {
         Ok(())
     }
 
-    /// Writes the words of a page that differ between `before` and `after` to the memory that was lent for writing, and
-    /// counts them. Bytes that are not lent for writing stay as they are.
+    /// Writes the words of a page that differ between `before` and `after` to memory lent for writing, and counts these
+    /// words. Bytes not lent for writing stay as before.
     ///
     /// # Errors
-    /// [`Unreachable`] where memory lent by its address cannot be written any more.
+    /// [`Unreachable`] where memory lent by address cannot be written any more.
     pub(crate) fn write_back(
         &self,
         page: u64,
@@ -208,9 +208,9 @@ impl Lends {
                 for (part, is_borrowed) in self.by_source(&part) {
                     let from = &bytes[(part.start - base) as usize..(part.end - base) as usize];
                     match is_borrowed {
-                        // SAFETY: the bytes are borrowed, those that are in `writable` by exclusive references whose
-                        // address was exposed, or else the program answers for them (`lend_range`); plain data may have
-                        // any bytes.
+                        // SAFETY: the bytes are borrowed, bytes in `writable` by exclusive references whose address was
+                        // exposed, or else the program answers for the bytes (`lend_range`); plain data may have any
+                        // bytes.
                         true => unsafe {
                             let start = part.start as usize;
                             let to = std::ptr::with_exposed_provenance_mut::<u8>(start);

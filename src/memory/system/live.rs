@@ -1,27 +1,28 @@
-//! Pages that come while the kernel runs: the memory that host and kernel see, and the thread that fills it.
+//! Pages that come while the kernel runs: the memory that host and kernel see, and the thread that fills the memory.
 //!
 //! *How it works.*
 //!
-//! 1. The table has all that is lent, with its rights, before the launch. What changes meanwhile is one word for each page,
-//!    its *place*: 0 while the page is not there, then the number of its frame, with the frame's *generation* above it. So
-//!    a kernel never sees half an entry.
-//! 2. A kernel that finds no place posts the number of the page in a list (`shaders/system_live.wgsl`), and looks at the place.
+//! 1. The table has all lent pages, with their rights, before the launch. Only a word for each page changes meanwhile,
+//!    the *place*: 0 while the page is not there, then the number of the page's frame, with the frame's *generation*
+//!    above the number. So a kernel never sees half an entry.
+//! 2. A kernel that finds no place posts the number of the page in a list (`shaders/system_live.wgsl`), and looks at
+//!    the place.
 //! 3. The [`Pager`] looks at the list, reads the page into a frame, and writes the place behind the page's words.
-//! 4. Where no frame is left, the page that has been there longest makes room (`src/memory/system/live/evict.rs`), on adapters
-//!    that allow it.
+//! 4. Where no frame is left, the page with the longest stay makes room (`src/memory/system/live/evict.rs`), on
+//!    adapters where eviction is allowed.
 //!
 //! ```text
-//! pool     frame 0 | frame 1 | …                                                     host writes, kernel reads and writes
-//! places   not 0 once nobody answers | … | a word for each page, from 16 on            host writes, kernel reads
-//! posts    count, why not, 0, 0 | a word for each frame | locks | ring of posts        kernel writes, host empties the ring
+//! pool     frame 0 | frame 1 | …                                                host writes, kernel reads and writes
+//! places   not 0 once nobody answers | … | a word for each page, from 16 on       host writes, kernel reads
+//! posts    count, why not, 0, 0 | a word for each frame | locks | ring of posts   kernel writes, host empties the ring
 //! ```
 //!
-//! No port of calls carries this, since a port answers one invocation, and a place answers all that wait for the page; and
-//! since a call is so much code that kernels with one at each access would take minutes to compile on lavapipe.
+//! Ports of calls would not do: a port answers a single invocation, a place answers all invocations that wait for the
+//! page. A call is also so much code that kernels with a call at each access would take minutes to compile on lavapipe.
 //!
-//! On devices with memory of their own, the pool and the places lie in memory of the device that the host maps, and the posts
-//! in memory of the host (`src/device/live.rs`, `Reader`). Words may arrive there in any order: each word of a post tells by
-//! itself that it is there, and a place is written behind a fence.
+//! On devices with memory of their own, the pool and the places lie in memory of the device that the host maps, and the
+//! posts in memory of the host (`src/device/live.rs`, `Reader`). Words may arrive there in any order: each word of a
+//! post carries a mark of its own arrival, and a place is written behind a fence.
 
 mod evict;
 
@@ -44,7 +45,7 @@ use evict::Eviction;
 
 /// The place of the first page.
 const FIRST_PLACE: u32 = 16;
-/// What stands in a place where no memory is.
+/// The place of a page without memory.
 const NO_MEMORY: u32 = 1;
 /// The first word of the frames' flags among the posts.
 pub(crate) const FLAGS_START: u32 = 4;
@@ -52,18 +53,18 @@ pub(crate) const FLAGS_START: u32 = 4;
 pub(crate) const WHY: u64 = 1;
 /// Locks for posting, as `shaders/system_live.wgsl` hashes pages to them.
 const LOCKS: u32 = 4096;
-/// Slots of the ring of posts, of which no more are full than there are locks: a power of two, as
-/// `shaders/system_live.wgsl` has it.
+/// Slots of the ring of posts, of which no more are full than there are locks: a power of two, as in
+/// `shaders/system_live.wgsl`.
 const POSTS: u32 = 16_384;
 /// The most pages with a place, in the longest run, and beside it.
 const MOST_IN_RUN: u64 = 1 << 24;
 const MOST_BESIDE: usize = 1 << 16;
-/// The share of the frames that may be taken by pages that were not missed.
+/// The share of the frames for pages that were not missed.
 const PREFETCHED_SHARE: u32 = 4;
-/// Pages that are likely, and those of them that are fetched with the one that was missed.
+/// Likely pages, and how many of them are fetched together with a missed page.
 const MOST_SOON: usize = 4096;
 const AT_ONCE: u32 = 4;
-/// Frames of which some may be taken away for pages that are likely.
+/// Frames of which some may be taken away for likely pages.
 const MANY: u32 = 64;
 /// Looks that follow each other at once, and how long a pager naps when there is nothing to do for long.
 const AWAKE: Duration = Duration::from_micros(500);
@@ -78,7 +79,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Places for all that is lent; `None` where it is too much for that.
+    /// Places for all lent pages; `None` where there are too many pages.
     pub(crate) fn of(lends: &Lends) -> Option<Self> {
         let mut solid = lends.longest_run();
         if let Some(solid) = &mut solid {
@@ -113,7 +114,7 @@ impl Places {
         u64::from(self.solid.map_or(0, |solid| solid.pages)) + self.others.len() as u64
     }
 
-    /// The place of a page; `None` where nothing of it is lent.
+    /// The place of a page; `None` where nothing of the page is lent.
     fn of_page(&self, page: u64) -> Option<u32> {
         if let Some(solid) = self.solid.filter(|solid| solid.has(page)) {
             return Some(FIRST_PLACE + (page - solid.first) as u32);
@@ -128,7 +129,7 @@ impl Places {
     }
 }
 
-/// The memory of launches with live pages, kept by the device from one to the next.
+/// The memory of launches with live pages, kept by the device from launch to launch.
 #[derive(Debug)]
 pub(crate) struct LivePages {
     pool: LiveBuffer,
@@ -153,7 +154,7 @@ pub(crate) struct Limits {
 }
 
 impl LivePages {
-    /// Memory for so many frames, and for these places, cleared.
+    /// Memory for `frames` frames, and for the places, cleared.
     ///
     /// # Errors
     /// [`LiveError`].
@@ -211,8 +212,7 @@ impl LivePages {
         self.frames.next_power_of_two() - 1
     }
 
-    /// What stands in the place of a page in this frame, of which the frame is the `generation`th page; `None` where there is
-    /// no such number.
+    /// The place of the `generation`th page in a frame; `None` where the place has no bits for such a number.
     fn place_of(&self, frame: u32, generation: u32) -> Option<u32> {
         let shift = self.frame_bits().count_ones();
         let is_number = generation <= u32::MAX >> shift;
@@ -239,7 +239,7 @@ impl LivePages {
             .map(|live| DeviceBuffer::wrap(device, live.buffer().clone(), live.len() / 4))
     }
 
-    /// Has no invocation wait any more.
+    /// Ends the waits of all invocations.
     fn close(&self) {
         self.places.words()[0].store(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -250,7 +250,7 @@ impl LivePages {
     }
 }
 
-/// Has nobody wait when its thread ends, however that comes about.
+/// Ends the waits of all invocations when the pager's thread ends, for whatever reason.
 struct Closing<'p>(&'p LivePages);
 
 impl Drop for Closing<'_> {
@@ -269,7 +269,7 @@ pub(crate) struct Pager<'p> {
     pattern: Pattern,
     /// Pages that may be missed soon.
     soon: VecDeque<u64>,
-    /// The last miss was foretold by others.
+    /// The last miss was foretold by earlier misses.
     goes_on: bool,
     /// The next post.
     next: u32,
@@ -335,7 +335,7 @@ impl<'p> Pager<'p> {
         }
     }
 
-    /// Answers what is posted; whether anything was.
+    /// Answers all posts; returns whether there were any.
     fn answer(&mut self) -> bool {
         let mut is_any = false;
         for _ in 0..self.waiting.len() {
@@ -352,14 +352,14 @@ impl<'p> Pager<'p> {
                 continue;
             }
             self.foretell(page);
-            // Before the answer: an invocation that goes on would miss each of them first.
+            // Before the answer: an invocation that goes on would miss each likely page first.
             (0..AT_ONCE).for_each(|_| _ = self.look_ahead(1));
             self.answer_page(page);
         }
         is_any
     }
 
-    /// Brings a page that is posted; false where it has to wait until an invocation has what it came for in a frame.
+    /// Brings a posted page; false where the page has to wait until an invocation has used a page in a frame.
     fn answer_page(&mut self, page: u64) -> bool {
         match self.bring(page, true) {
             Brought::Now => self.missed += 1,
@@ -372,7 +372,7 @@ impl<'p> Pager<'p> {
         true
     }
 
-    /// Notes the pages that may be missed after this one.
+    /// Notes the pages that may be missed after `page`.
     fn foretell(&mut self, page: u64) {
         let likely: Vec<u64> = self.pattern.missed(page).take(MOST_SOON).collect();
         self.goes_on = likely.len() as u64 > FIRST_AHEAD;
@@ -384,7 +384,7 @@ impl<'p> Pager<'p> {
         self.soon.truncate(MOST_SOON);
     }
 
-    /// The page of the next post, once both of its words are there.
+    /// The page of the next post, once both words of the post are there.
     fn posted(&mut self) -> Option<u64> {
         let at = (self.memory.list() + 2 * (self.next % POSTS)) as usize;
         let words = self.memory.posts.words();
@@ -392,7 +392,7 @@ impl<'p> Pager<'p> {
         if low & high & 1 << 31 == 0 {
             return None;
         }
-        // For the post that needs the slot next, which waits for the answer to an earlier one.
+        // For the next post in the slot, a post that waits for the answer to an earlier post.
         [at, at + 1]
             .into_iter()
             .for_each(|at| words[at].store(0, Ordering::Relaxed));
@@ -400,10 +400,10 @@ impl<'p> Pager<'p> {
         Some(u64::from(low & 0x7fff_ffff) | u64::from(high & 0x7fff_ffff) << 31)
     }
 
-    /// Fetches a page that may be missed soon, and leaves so many frames; whether there was one.
+    /// Fetches a page that may be missed soon, and leaves `left` frames; returns whether there was such a page.
     fn look_ahead(&mut self, left: u32) -> bool {
         let room = self.frames.room() / PREFETCHED_SHARE;
-        // What can be taken away again may be there in vain, where that is not likely.
+        // A page fetched in vain can be taken away again, and is unlikely where the pattern goes on.
         let is_sure = self.eviction.is_some() && self.goes_on;
         let is_enough = self.prefetched >= room.into() && !is_sure;
         let is_full = self.frames.left() <= left;
@@ -422,14 +422,14 @@ impl<'p> Pager<'p> {
         false
     }
 
-    /// Where the answer to a page's misses goes, as long as there is none.
+    /// Where the answer to a page's misses goes, as long as there is no answer.
     fn lacking(&self, page: u64) -> Option<&'p AtomicU32> {
-        // Whatever a kernel has written there may be no page.
+        // A kernel may have posted a number that is no page.
         let place = self.memory.place(self.places.of_page(page)?)?;
         (place.load(Ordering::Relaxed) == 0).then_some(place)
     }
 
-    /// Reads a page into a frame and says so; `is_posted` where an invocation waits for it.
+    /// Reads a page into a frame and writes the place; `is_posted` where an invocation waits for the page.
     fn bring(&mut self, page: u64, is_posted: bool) -> Brought {
         let Some(place) = self.lacking(page) else {
             return Brought::Not;
@@ -463,7 +463,7 @@ impl<'p> Pager<'p> {
         }
     }
 
-    /// Copies a page to its frame; what its place says then.
+    /// Copies a page to its frame; returns the page's new place.
     fn fill(&mut self, page: u64) -> Option<u32> {
         let frame = self.frames.frame(page)?;
         let start = frame as usize * PAGE_WORDS;
@@ -479,13 +479,13 @@ impl<'p> Pager<'p> {
     }
 }
 
-/// What has become of a page.
+/// The result of bringing a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Brought {
-    /// It is there now.
+    /// The page is there now.
     Now,
-    /// It was there, or there is nothing to bring.
+    /// The page was there, or there is nothing to bring.
     Not,
-    /// There is no frame for it yet.
+    /// There is no frame for the page yet.
     Later,
 }

@@ -1,23 +1,24 @@
-//! System allocations: memory of the host that a program lends to launches, whatever allocated it.
+//! System allocations: memory of the host that a program lends to launches, whatever allocated the memory.
 //!
-//! *How it works.* [`SystemMemory`] keeps what is lent, by address ([`lends`]). For a launch pages of 4 KiB with something
-//! lent are copied into frames of a pool on the device ([`frames`]); a table tells kernels which page lies in which frame,
-//! and which words of it they may read and write ([`table`]). Afterwards words that the kernel has changed are written
-//! back, and only these ([`lends::Lends::write_back`]). Which ways there are for pages to come is told at the head of
-//! `src/launch/system/mod.rs`; pages that come while the kernel runs have memory of their own ([`live`]).
+//! *How it works.* [`SystemMemory`] keeps the lent ranges, by address ([`lends`]). For a launch pages of 4 KiB with
+//! something lent are copied into frames of a pool on the device ([`frames`]); a table maps pages to frames for
+//! kernels, and says which words of a page kernels may read and write ([`table`]). Afterwards words changed by the
+//! kernel are written back, and no others ([`lends::Lends::write_back`]). The head of `src/launch/system/mod.rs` lists
+//! the ways for pages to come; pages that come while the kernel runs have memory of their own ([`live`]).
 //!
-//! The embedded adapter runs kernels on the host's own processors: there memory that is borrowed is used where it is
+//! The embedded adapter runs kernels on the host's own processors: borrowed memory is used in place there
 //! ([`in_place`]).
 //!
-//! *Why copies.* Another device that is no CPU sees no memory that nobody has imported into it, and a driver imports whole
-//! allocations, not whatever an address leads to. The reasons of the form are in `docs/system-allocations.md`.
+//! *Why copies.* A device other than a CPU sees no memory that nobody has imported into the device, and a driver
+//! imports whole allocations, not the target of any address. The reasons of the form are in
+//! `docs/system-allocations.md`.
 //!
-//! *Safety.* Memory lent by a slice is borrowed as long as the [`SystemMemory`] lives, and launches that use it have ended
-//! when [`Launch::run_system`](crate::Launch::run_system) returns. Only bytes that are lent are read and written by the
-//! host. Memory lent by address alone ([`SystemMemory::lend_range`]) may not be there: it is read and written by calls of
-//! the system that return errors ([`raw`]).
+//! *Safety.* Memory lent by a slice is borrowed as long as the [`SystemMemory`] lives, and launches with this memory
+//! have ended when [`Launch::run_system`](crate::Launch::run_system) returns. The host reads and writes lent bytes
+//! only. Memory lent by address alone ([`SystemMemory::lend_range`]) may not be there: calls of the system that return
+//! errors read and write such memory ([`raw`]).
 
-// The blocks read and write memory that is lent, and give their arguments.
+// The blocks read and write lent memory, and give their arguments.
 #![allow(unsafe_code)]
 
 pub(crate) mod frames;
@@ -56,23 +57,23 @@ pub enum SystemAccess {
     ReadWrite,
 }
 
-/// How pages come to a device that does not have all of them from the beginning.
+/// How pages come to a device that does not have all pages from the beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SystemTier {
     /// While the kernel runs: an invocation that misses a page waits, and goes on when the host has filled a frame. For
-    /// devices with live memory ([`Capabilities::live_memory`](crate::device::Capabilities::live_memory)), and for what is
-    /// lent in ranges whose pages can be counted.
+    /// devices with live memory ([`Capabilities::live_memory`](crate::device::Capabilities::live_memory)), and for lent
+    /// ranges whose pages can be counted.
     Live,
-    /// Between launches: the launch is repeated until it misses nothing. On every device, for kernels whose effects can be
-    /// undone.
+    /// Between launches: the launch is repeated until no page is missing. On every device, for kernels whose effects
+    /// can be undone.
     Sliced,
 }
 
 /// Memory of the host lent to launches (SYCL: system allocations): slices, boxes, mapped files, memory of libraries.
 ///
-/// Kernels made with [`TranslationMode::System`](crate::kernel::TranslationMode::System) follow pointers into this memory,
-/// by the addresses that the host uses; [`Launch::run_system`](crate::Launch::run_system) runs them. What is lent stays
-/// borrowed until the `SystemMemory` is dropped.
+/// Kernels made with [`TranslationMode::System`](crate::kernel::TranslationMode::System) follow pointers into this
+/// memory, by the addresses of the host; [`Launch::run_system`](crate::Launch::run_system) runs such kernels. Lent
+/// memory stays borrowed until the `SystemMemory` is dropped.
 ///
 /// ```no_run
 /// use tombolo::kernel::{KernelOptions, TranslationMode};
@@ -148,24 +149,24 @@ impl<'a> SystemMemory<'a> {
         Ptr::from_address(start)
     }
 
-    /// As [`SystemMemory::lend`], for one value: a node of a structure that pointers hold together.
+    /// As [`SystemMemory::lend`], for a single value: a node of a structure that pointers hold together.
     pub fn lend_value<T: Pod>(&mut self, value: &'a T) -> Ptr<T> {
         self.lend(std::slice::from_ref(value))
     }
 
-    /// As [`SystemMemory::lend_mut`], for one value.
+    /// As [`SystemMemory::lend_mut`], for a single value.
     pub fn lend_value_mut<T: Pod>(&mut self, value: &'a mut T) -> Ptr<T> {
         self.lend_mut(std::slice::from_mut(value))
     }
 
-    /// Lends `bytes` bytes at an address that comes from elsewhere: memory of a C library, of an allocator, or an address
-    /// that a kernel shall try. The memory need not be there. The host reads and writes by calls of the system that return
-    /// errors; a kernel that reaches a page that is not there fails its launch.
+    /// Lends `bytes` bytes at an address that comes from elsewhere: memory of a C library, of an allocator, or an
+    /// address that a kernel shall try. The memory need not be there. The host reads and writes by calls of the system
+    /// that return errors; a kernel that reaches an absent page fails its launch.
     ///
     /// # Safety
     /// Until the last launch with this `SystemMemory` has returned, no Rust code may rely on the memory keeping its
-    /// values if `access` is [`SystemAccess::ReadWrite`], and nothing may write it without synchronization, else kernels
-    /// read any values: the memory belongs to no reference that says otherwise.
+    /// values if `access` is [`SystemAccess::ReadWrite`], and nothing may write the memory without synchronization,
+    /// else kernels read any values: the memory belongs to no reference that says otherwise.
     pub unsafe fn lend_range(&mut self, start: u64, bytes: u64, access: SystemAccess) -> Ptr<u8> {
         let range = start..start.saturating_add(bytes);
         self.lends.add(range, access, Source::Address);
@@ -187,30 +188,31 @@ impl<'a> SystemMemory<'a> {
         self.pool_bytes = bytes;
     }
 
-    /// Sets whether kernels use borrowed memory where it is on devices that are the host's own processor (default: true,
-    /// which takes effect on the embedded adapter, on Unix). Such memory takes no room in the pool.
+    /// Sets whether kernels use borrowed memory in place on devices that are the host's own processor (default: true,
+    /// with an effect on the embedded adapter, on Unix). Such memory takes no room in the pool.
     pub fn set_in_place(&mut self, in_place: bool) {
         self.in_place = in_place;
     }
 
-    /// Sets how pages come (default: `None`). With a tier, memory is not used in place, and not all of it is fetched before
-    /// the launch. Without one, that is done where it is possible; else pages come while the kernel runs where the device
-    /// has live memory, but on devices that ration turns of loops only for kernels whose launch cannot be repeated.
-    /// A launch in [`SystemTier::Live`] that runs out of frames goes on in [`SystemTier::Sliced`], if it can be repeated.
+    /// Sets how pages come (default: `None`). With a tier, no memory is used in place, and not all pages are fetched
+    /// before the launch. Without a tier, both are done where possible; else pages come while the kernel runs where the
+    /// device has live memory, but on devices that ration turns of loops only for kernels whose launch cannot be
+    /// repeated. A launch in [`SystemTier::Live`] that runs out of frames goes on in [`SystemTier::Sliced`], if the
+    /// launch can be repeated.
     pub fn set_tier(&mut self, tier: Option<SystemTier>) {
         self.tier = tier;
     }
 
-    /// Sets how many turns of a loop an invocation waits for a page in [`SystemTier::Live`], or a group of invocations for
-    /// all of its pages where the device rations turns, in which case there are never more than 7/8 of the ration (default:
-    /// 2^28, or that). An invocation that gets no page goes on with zeros. The launch is then repeated in
-    /// [`SystemTier::Sliced`] where the device rations turns and the launch can be repeated, and fails with
+    /// Sets how many turns of a loop an invocation waits for a page in [`SystemTier::Live`], or a group of invocations
+    /// for all of its pages where the device rations turns. At most 7/8 of a ration are used (default: 2^28, or the
+    /// 7/8). An invocation without its page goes on with zeros. The launch is then repeated in [`SystemTier::Sliced`]
+    /// where the device rations turns and the launch can be repeated, and fails with
     /// [`SystemError::Unanswered`](crate::system::SystemError::Unanswered) otherwise.
     pub fn set_wait_turns(&mut self, turns: Option<u32>) {
         self.wait_turns = turns;
     }
 
-    /// Bytes that are lent.
+    /// Lent bytes.
     pub fn lent_bytes(&self) -> u64 {
         self.lends.bytes()
     }

@@ -6,15 +6,15 @@ use crate::device::DeviceShared;
 use crate::device::wait::lock;
 use crate::memory::{DeviceBuffer, MemoryError};
 
-/// Bytes that are kept; what is beyond goes with the launch.
+/// Most bytes kept; buffers beyond go with the launch.
 const KEPT_BYTES: u64 = 64 << 20;
 
-/// Buffers that no launch uses.
+/// Buffers without a launch.
 #[derive(Debug, Default)]
 pub(crate) struct Pools(Mutex<Vec<wgpu::Buffer>>);
 
 impl Pools {
-    /// A buffer of at least `words` words: a kept one that is not much larger, or a new one. Its contents are any.
+    /// A buffer of at least `words` words, with any contents: a kept buffer that is not much larger, or a new buffer.
     ///
     /// # Errors
     /// [`MemoryError::TooLarge`], [`MemoryError::OutOfMemory`].

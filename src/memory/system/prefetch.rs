@@ -1,43 +1,43 @@
-//! Which pages are fetched before they are missed: by the pattern of those that were.
+//! Pages fetched before any miss, by the pattern of earlier misses.
 //!
-//! *How it works.* Misses belong to streams. A stream goes from page to page by a step: 1 at first, so that neighbours come,
-//! and the distance of its misses once two of them are equal. Each time a stream misses the page behind those that were
-//! fetched for it, twice as many are fetched. A miss that fits no stream begins one.
+//! *How it works.* Misses belong to streams. A stream goes from page to page by a step: 1 at first, so that neighbours
+//! come, and the distance between the stream's misses once two distances are equal. Each time a stream misses the page
+//! behind its fetched pages, twice as many are fetched. A miss that fits no stream begins a new stream.
 //!
-//! What earlier launches of a kernel have touched is fetched before the first miss ([`History`]).
+//! Pages touched by earlier launches of a kernel are fetched before the first miss ([`History`]).
 
 use std::collections::HashMap;
 
 /// Pages fetched ahead of a stream at first, and at most.
 pub(super) const FIRST: u64 = 8;
 const MOST: u64 = 4096;
-/// The farthest that a stream steps, in pages.
+/// The farthest step of a stream, in pages.
 const FARTHEST: u64 = 1 << 16;
-/// Streams that are kept.
+/// Most streams kept.
 const STREAMS: usize = 16;
-/// Kernels whose pages are kept.
+/// Most kernels with kept pages.
 const KERNELS: usize = 16;
 
 #[derive(Debug, Clone, Copy)]
 struct Stream {
     /// The page missed last.
     last: u64,
-    /// From the miss before to the last one.
+    /// From the miss before to the last miss.
     distance: i64,
     step: i64,
     ahead: u64,
-    /// The page that is missed next if the stream goes on.
+    /// The next missed page if the stream goes on.
     next: Option<u64>,
 }
 
-/// The streams of a launch, the one that was missed last at the end.
+/// The streams of a launch, the last missed stream at the end.
 #[derive(Debug, Default)]
 pub(crate) struct Pattern {
     streams: Vec<Stream>,
 }
 
 impl Pattern {
-    /// The pages that are likely to be missed after `page`, nearest first.
+    /// The likely next misses after `page`, nearest first.
     pub(crate) fn missed(&mut self, page: u64) -> impl Iterator<Item = u64> + use<> {
         let stream = self.stream_of(page);
         self.streams.push(stream);
@@ -45,7 +45,7 @@ impl Pattern {
         (1..=ahead as i64).map_while(move |count| page.checked_add_signed(step.checked_mul(count)?))
     }
 
-    /// Takes out the stream that `page` belongs to, with `page` as its last one.
+    /// Takes out the stream of `page`, with `page` as the stream's last page.
     fn stream_of(&mut self, page: u64) -> Stream {
         let expecting = |stream: &Stream| stream.next == Some(page);
         if let Some(at) = self.streams.iter().rposition(expecting) {
@@ -59,7 +59,7 @@ impl Pattern {
         };
         if let Some(at) = self.streams.iter().rposition(repeated) {
             let mut stream = self.streams.remove(at);
-            // The same again, if what was fetched for it has come too late.
+            // The same step again, if the fetched pages have come too late.
             stream.ahead = match stream.step == stream.distance {
                 true => (2 * stream.ahead).min(MOST),
                 false => FIRST,
@@ -95,12 +95,12 @@ impl Stream {
     }
 }
 
-/// What the last launch of each kernel has touched.
+/// The pages touched by the last launch of each kernel.
 #[derive(Debug, Default)]
 pub(crate) struct History(HashMap<u64, Vec<u64>>);
 
 impl History {
-    /// The pages that the kernel has touched last.
+    /// The pages touched last by the kernel.
     pub(crate) fn of(&self, kernel: u64) -> &[u64] {
         self.0.get(&kernel).map_or(&[], Vec::as_slice)
     }
@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// The misses of a launch that touches these pages one after the other, and the pages fetched for it.
+    /// The misses of a launch that touches the pages one after the other, and the pages fetched for the launch.
     fn misses(touched: impl Iterator<Item = u64>) -> (usize, usize) {
         let (mut pattern, mut there) = (Pattern::default(), BTreeSet::new());
         let mut misses = 0;

@@ -1,8 +1,8 @@
 //! Memory behind an address that may lead nowhere, read and written by calls of the system that return errors.
 //!
-//! On Linux and Android a process reads and writes its own memory by `process_vm_readv` and `process_vm_writev`, which
-//! ask for no rights where the process is its own. Systems that forbid the calls altogether, and other systems, have no
-//! such memory: every address is unreachable there.
+//! On Linux and Android a process reads and writes its own memory by `process_vm_readv` and `process_vm_writev`,
+//! without further rights where the process is its own. Systems that forbid the calls altogether, and other systems,
+//! have no such memory: every address is unreachable there.
 
 use super::lends::Unreachable;
 
@@ -16,8 +16,8 @@ use libc::{process_vm_readv, process_vm_writev};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn read(address: u64, to: &mut [u8]) -> Result<(), Unreachable> {
     let (local, remote) = vectors(to.as_mut_ptr(), to.len(), address);
-    // SAFETY: the local vector is memory of the caller for that many bytes, which the call writes; the remote one is only
-    // a number, which the system checks.
+    // SAFETY: the local vector is memory of the caller for that many bytes, which the call writes; the remote vector is
+    // only a number, checked by the system.
     let read = unsafe { process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
     whole(read, to.len(), address)
 }
@@ -29,7 +29,7 @@ pub(super) fn read(address: u64, to: &mut [u8]) -> Result<(), Unreachable> {
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn write(address: u64, from: &[u8]) -> Result<(), Unreachable> {
     let (local, remote) = vectors(from.as_ptr().cast_mut(), from.len(), address);
-    // SAFETY: the local vector is memory of the caller for that many bytes, which the call reads; whoever lent the
+    // SAFETY: the local vector is memory of the caller for that many bytes, which the call reads; the lender of the
     // address answers for the memory there (`SystemMemory::lend_range`).
     let written = unsafe { process_vm_writev(libc::getpid(), &local, 1, &remote, 1, 0) };
     whole(written, from.len(), address)
@@ -56,7 +56,7 @@ fn whole(count: isize, len: usize, address: u64) -> Result<(), Unreachable> {
     }
 }
 
-/// No memory is reached by its address alone on this system.
+/// No memory is reached by address alone on this system.
 ///
 /// # Errors
 /// [`Unreachable`], always.
@@ -65,7 +65,7 @@ pub(super) fn read(address: u64, _to: &mut [u8]) -> Result<(), Unreachable> {
     Err(Unreachable { address })
 }
 
-/// No memory is reached by its address alone on this system.
+/// No memory is reached by address alone on this system.
 ///
 /// # Errors
 /// [`Unreachable`], always.

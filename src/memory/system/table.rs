@@ -9,10 +9,10 @@
 //! masks       sixteen rows for each page lent in parts: a bit for each word to read, and for each to write
 //! ```
 //!
-//! The *solid span* is the longest run of whole pages with the same rights in neighbouring frames, as all but the ends of a
-//! slice or a mapped file is: it needs no rows, and an address there is translated without a look into the table. Other
-//! pages lie at one of two slots (cuckoo hashing, Pagh and Rodler 2001): at most two steps, and no loop, whose turns some
-//! adapters count.
+//! The *solid span* is the longest run of whole pages with the same rights in neighbouring frames, as all but the ends
+//! of a slice or a mapped file is: the span needs no rows, and an address there is translated without a look into the
+//! table. Other pages lie at one of two slots (cuckoo hashing, Pagh and Rodler 2001): at most two steps, and no loop,
+//! whose turns some adapters count.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -24,13 +24,13 @@ use super::{PAGE_BYTES, PAGE_WORDS};
 /// A row of the table.
 type Row = [u32; 4];
 
-/// A page that no address has.
+/// A page without addresses.
 const NO_PAGE: u64 = u64::MAX;
 const EMPTY: Row = [u32::MAX, u32::MAX, 0, 0];
 
 /// The rows in front of the slots.
 const HEAD: usize = 4;
-/// Multipliers that are tried for a number of slots before there are more slots.
+/// Multipliers tried for a number of slots before there are more slots.
 const ATTEMPTS: u32 = 8;
 
 /// Bits of a row's rights.
@@ -39,7 +39,7 @@ const WRITE: u32 = 2;
 const IN_PLACE: u32 = 4;
 const MASK_SHIFT: u32 = 3;
 
-/// Flags of a frame: a kernel has written it, or has touched it, where it notes that.
+/// Flags of a frame: written by a kernel, or touched, where the kernel notes touches.
 pub(crate) const WRITTEN: u32 = 1;
 pub(crate) const TOUCHED: u32 = 2;
 /// Above the shift from a page to its word.
@@ -50,14 +50,14 @@ const PAGE_SHIFT: u32 = PAGE_WORDS.trailing_zeros();
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub page: u64,
-    /// The first word of its frame.
+    /// The first word of the page's frame.
     pub word: u32,
     /// The frame is the host's own page.
     pub in_place: bool,
     pub rights: Rights,
 }
 
-/// Neighbouring pages in neighbouring frames, all of whose words have the same rights.
+/// Neighbouring pages in neighbouring frames, all words with the same rights.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Solid {
     pub first: u64,
@@ -68,10 +68,10 @@ pub(crate) struct Solid {
     pub in_place: bool,
 }
 
-/// What the host asks of kernels beside the translation.
+/// The host's demands on kernels beside the translation.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Demands {
-    /// Kernels note which frames they have touched.
+    /// Kernels note touched frames.
     pub touched: bool,
     /// Words are places of pages that come while the kernel runs.
     pub live: Option<Limits>,
@@ -80,9 +80,9 @@ pub(crate) struct Demands {
 /// The list of faults.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FaultList {
-    /// Its first word.
+    /// The first word of the list.
     pub start: u32,
-    /// Room for so many faults; 0 where the first one fails the launch.
+    /// Room for so many faults; 0 where the first fault fails the launch.
     pub capacity: u32,
 }
 
@@ -103,8 +103,8 @@ impl Entry {
 }
 
 impl Solid {
-    /// The longest run of whole pages with the same rights, of ranges with whether they are written; its first word is not
-    /// known yet.
+    /// The longest run of whole pages with the same rights, of ranges with whether each is written; the first word is
+    /// not known yet.
     pub(super) fn longest(
         ranges: impl Iterator<Item = (Range<u64>, bool)>,
         covered: &Range<u64>,
@@ -130,7 +130,7 @@ impl Solid {
         longest
     }
 
-    /// Whether the page is one of these.
+    /// Whether the page belongs to the span.
     pub(crate) fn has(&self, page: u64) -> bool {
         page.wrapping_sub(self.first) < u64::from(self.pages)
     }
@@ -151,8 +151,8 @@ impl Solid {
     }
 }
 
-/// The words of the table for these pages, in the order of their numbers, and for `solid`, pages that are not among them;
-/// without one, the longest run of `entries` becomes the solid span.
+/// The words of the table for `entries`, in the order of their page numbers, and for `solid`, pages outside of
+/// `entries`; without `solid`, the longest run of `entries` becomes the solid span.
 pub(crate) fn words(
     entries: &[Entry],
     solid: Option<Solid>,
@@ -200,7 +200,7 @@ pub(crate) fn words(
     rows.into_flattened()
 }
 
-/// The rows with masks. Pages with the same rights share theirs.
+/// The rows with masks. Pages with the same rights share a mask.
 struct Masks {
     first: usize,
     rows: Vec<Row>,
@@ -217,8 +217,8 @@ impl Masks {
         }
     }
 
-    /// Where the masks of these rights are, as flags say it; 0 where a page may be read and written as a whole, for which
-    /// kernels ask no mask.
+    /// Where the masks of the rights are, as in flags; 0 where a page may be read and written as a whole, since kernels
+    /// ask no mask then.
     fn of(&mut self, rights: &Rights) -> u32 {
         if rights.read == Rights::ALL && rights.write == Rights::ALL {
             return 0;
@@ -238,7 +238,7 @@ fn split(page: u64) -> [u32; 2] {
     [page as u32, (page >> 32) as u32]
 }
 
-/// The longest run of neighbours that may be the solid span: their numbers have the same high word, too.
+/// The longest run of neighbours that may be the solid span: the page numbers have the same high word, too.
 fn longest_run(entries: &[Entry]) -> (std::ops::Range<usize>, Option<Solid>) {
     let (mut longest, mut start) = (0..0, 0);
     for (at, entry) in entries.iter().enumerate() {
@@ -317,7 +317,7 @@ impl Slots {
         }
     }
 
-    /// The pages at their slots, each moving others to their other slots; `None` where that goes round in circles.
+    /// The pages at their slots, each moving others to their other slots; `None` where the moves go round in circles.
     fn placed(pages: &[u64], seeds: [u32; 2], bits: u32) -> Option<Self> {
         let shift = 32 - bits;
         let mut slots = vec![NO_PAGE; 1 << bits];

@@ -25,7 +25,7 @@ fn entry(page: u64, frame: u32) -> Entry {
     }
 }
 
-/// Whether the table lets a kernel read or write a word, as `tombolo_system_find` asks it.
+/// Whether the table lets a kernel read or write a word, asked like `tombolo_system_find` does.
 fn may(table: &[u32], page: u64, word: usize, writes: usize) -> bool {
     let Some((_, flags)) = find(table, page) else {
         return false;
@@ -34,7 +34,7 @@ fn may(table: &[u32], page: u64, word: usize, writes: usize) -> bool {
     flags >> writes & 1 == 1 || table[4 * row + word / 32 % 4] >> (word % 32) & 1 == 1
 }
 
-/// Whole pages that are lent for reading have masks, too, whether they are the solid span or not.
+/// Whole pages lent for reading have masks, too, in the solid span or not.
 #[test]
 fn nothing_is_written_that_is_lent_for_reading() {
     let mut entries: Vec<Entry> = (10..20)
@@ -83,7 +83,7 @@ proptest! {
         }
     }
 
-    /// Bytes that are lent are read, and bytes lent for writing are written where words differ.
+    /// Lent bytes are read, and bytes lent for writing are written where words differ.
     #[test]
     fn exactly_lent_bytes_are_read_and_written(
         lent in prop::collection::vec((0usize..12_000, 0usize..5000, any::<bool>()), 0..12),

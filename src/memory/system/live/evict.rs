@@ -1,24 +1,24 @@
-//! Frames that are given to other pages while the kernel runs.
+//! Frames given to other pages while the kernel runs.
 //!
-//! *How it works.* Invocations translate an address, and access the frame a little later: a frame that is taken away in
-//! between would hold another page. So
+//! *How it works.* Invocations translate an address, and access the frame a little later: a frame taken away in between
+//! would hold another page. So
 //!
-//! 1. The host takes the place of the page back, and only then looks whether the frame has been written; an invocation that
-//!    writes marks the frame as written, and only then looks at the place again. One of the two sees the other
-//!    (Dekker's mutual exclusion): the page stays, or the invocation asks for it again. A page that has been written stays until the launch
-//!    ends.
-//! 2. An invocation that reads looks at the place again once it has loaded, and believes the words only if the place still says the
-//!    same (a sequence lock). Each page that a frame gets has another *generation* in its place, so that a page that has
-//!    gone and come back to the same frame is told apart. A frame without further numbers keeps its page.
-//! 3. The page that has been there longest goes first; not as long as an invocation holds the lock by which it has asked
-//!    for the page: it gives the lock back when it has what it came for. So every miss is one step further for an
-//!    invocation, however few frames there are. A lock by which another page has been asked for since protects nothing.
+//! 1. The host takes the place of the page back, and only then looks whether the frame has been written; an invocation
+//!    that writes marks the frame as written, and only then looks at the place again. Either the host or the invocation
+//!    sees the other's step (Dekker's mutual exclusion): the page stays, or the invocation asks for the page again. A
+//!    written page stays until the launch ends.
+//! 2. An invocation that reads looks at the place again once the words are loaded, and believes the words only if the
+//!    place is unchanged (a sequence lock). Each page of a frame gets another *generation* in its place, so that a page
+//!    that has gone and come back to the same frame is told apart. A frame without further numbers keeps its page.
+//! 3. The page with the longest stay goes first; not as long as an invocation holds the lock of the page's post: the
+//!    invocation gives the lock back after its access. So every miss is a step further for an invocation, however few
+//!    frames there are. A lock by which another page has been asked for since protects nothing.
 //!
-//! Both looks have to come behind what precedes them. On x86-64 the first one of 1. follows a locked operation on either
-//! side, and loads keep their order; drivers' compilers are kept from changing it by barriers or by an atomic
-//! operation (`shaders/system_evict.wgsl`). Processors of GPUs promise less, and their caches may hold what the frame held
-//! before: there no frame is taken away (`Capabilities::evicts_pages`). `src/memory/system/live/evict/model.rs` walks through all
-//! orders of steps.
+//! Both looks have to come behind the steps before them. On x86-64 the first look of 1. follows a locked operation on
+//! either side, and loads keep their order; barriers or an atomic operation (`shaders/system_evict.wgsl`) keep drivers'
+//! compilers from reordering. Processors of GPUs promise less, and their caches may hold old contents of the frame:
+//! there no frame is taken away (`Capabilities::evicts_pages`). `src/memory/system/live/evict/model.rs` walks through
+//! all orders of steps.
 
 #[cfg(test)]
 mod model;
@@ -34,14 +34,14 @@ use crate::memory::system::table::WRITTEN;
 /// Which page goes next.
 #[derive(Debug, Default)]
 pub(super) struct Eviction {
-    /// Pages in frames, the oldest first, but those that stay.
+    /// Pages in frames, the oldest first, without pages that stay.
     order: VecDeque<u64>,
     /// How many pages each frame has had.
     generations: Vec<u32>,
 }
 
 impl Eviction {
-    /// Notes that a frame has this page; the generation.
+    /// Notes the page in a frame; returns the generation.
     pub(super) fn brought(&mut self, page: u64, frame: u32) -> u32 {
         self.order.push_back(page);
         let frame = frame as usize;
@@ -55,11 +55,11 @@ impl Eviction {
 
 /// What a page's frame can be used for.
 enum Frame {
-    /// It is free: no invocation finds the page any more.
+    /// Free: no invocation finds the page any more.
     Free,
-    /// An invocation is about to use it.
+    /// An invocation is about to use the frame.
     Busy,
-    /// It keeps its page.
+    /// The frame keeps its page.
     Kept,
 }
 
@@ -73,9 +73,9 @@ impl LivePages {
 }
 
 impl Pager<'_> {
-    /// Puts a page in the frame of another one; `is_posted` where an invocation waits for it.
+    /// Puts a page in the frame of another page; `is_posted` where an invocation waits for the page.
     pub(super) fn replace(&mut self, page: u64, is_posted: bool) -> Result<Brought, Lacking> {
-        // An invocation has one lock, and posts one page with it.
+        // An invocation has a single lock, and posts a single page with the lock.
         let waiting = self.waiting.iter().copied();
         let waiting = waiting.chain(is_posted.then_some(page));
         let taken: Vec<u32> = waiting.map(|page| self.memory.lock_of(page)).collect();
@@ -109,7 +109,7 @@ impl Pager<'_> {
         }
     }
 
-    /// Has a page take its turn again, and its place say what it said, where that has been taken back.
+    /// Has a page take its turn again, and restores a place that has been taken back.
     fn put_back(&mut self, page: u64, place: Option<(u32, u32)>) {
         if let Some((at, word)) = place
             && let Some(place) = self.memory.place(at)
@@ -121,8 +121,8 @@ impl Pager<'_> {
         }
     }
 
-    /// Takes back the place of a page, so that no invocation finds it, unless the page stays; which place, and what it said.
-    /// Other pages have been asked for by the locks `taken`.
+    /// Takes back the place of a page, so that no invocation finds the page, unless the page stays; returns the place
+    /// and its old word. Other pages have been asked for by the locks `taken`.
     fn take_back(&mut self, page: u64, taken: &[u32]) -> (Frame, Option<(u32, u32)>) {
         let memory = self.memory;
         let found = (self.places.of_page(page)).zip(self.frames.frame(page));

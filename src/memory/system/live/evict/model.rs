@@ -1,18 +1,20 @@
-//! Taking a frame away, in every order of steps: the host gives one frame to two pages in turn, while an invocation reads
-//! or writes the first of them.
+//! Taking a frame away, in every order of steps: the host gives a frame to two pages in turn, while an invocation reads
+//! or writes the first page.
 //!
-//! The model has a single order of steps. What keeps processors and compilers to it is argued at the head of the module.
+//! The model has a single order of steps. The head of the parent module argues why processors and compilers keep this
+//! order.
 
 use std::collections::HashSet;
 
-/// The rules, each of which can be left out.
+/// The rules; the model can leave out each rule.
 #[derive(Debug, Clone, Copy)]
 struct Rules {
     /// An invocation looks at the place again behind its access.
     looks_again: bool,
-    /// An invocation marks the frame as written before it looks again, and the host looks at the mark behind the place.
+    /// An invocation marks the frame as written before the second look, and the host looks at the mark behind the
+    /// place.
     marks_first: bool,
-    /// Places differ each time that a page comes.
+    /// A page's place differs each time the page comes.
     generations: bool,
 }
 
@@ -27,7 +29,7 @@ enum Lane {
     Begins,
     /// Has found this place.
     Found(u32),
-    /// And has loaded the word of this page, or has marked the frame.
+    /// Has also loaded the word of this page, or has marked the frame.
     Accessed(u32, usize),
     /// May write.
     Takes,
@@ -37,7 +39,7 @@ enum Lane {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Host {
     Begins,
-    /// Has taken the place back, which said this.
+    /// Has taken back the place with this word.
     TookBack(u32),
     /// The frame is free.
     Free,
@@ -76,7 +78,7 @@ impl World {
         }
     }
 
-    /// A step of the host; `None` where it has none.
+    /// A step of the host; `None` where no step is left.
     fn host(mut self, rules: Rules) -> Option<Self> {
         let (old, new) = (self.owner, 1 - self.owner);
         self.host = match self.host {
@@ -103,7 +105,8 @@ impl World {
         Some(self)
     }
 
-    /// A step of an invocation that reads or writes page 0; an error where it takes the words of the other page for the page's.
+    /// A step of an invocation that reads or writes page 0; an error where the invocation takes words of page 1 for
+    /// words of page 0.
     fn lane(mut self, rules: Rules, writes: bool) -> Result<Option<Self>, Self> {
         self.lane = match self.lane {
             Lane::Begins if self.places[0] == 0 => return Ok(None),
@@ -124,7 +127,7 @@ impl World {
                 self.is_written = true;
                 Lane::Ended
             }
-            // What has been written stays there.
+            // The written frame stays with its page.
             Lane::Ended if writes && self.words != 0 => return Err(self),
             Lane::Ended => return Ok(None),
         };
@@ -132,7 +135,7 @@ impl World {
     }
 }
 
-/// Walks through all orders of steps; the worlds that are wrong.
+/// Walks through all orders of steps; returns the wrong worlds.
 fn wrong(rules: Rules, writes: bool) -> Vec<World> {
     let (mut seen, mut left, mut found) = (HashSet::new(), vec![World::new()], Vec::new());
     while let Some(world) = left.pop() {
