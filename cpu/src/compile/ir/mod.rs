@@ -349,7 +349,7 @@ pub(crate) struct Subgroup {
     /// For [`Function::Shuffle`] the invocation that is read, by its number in the subgroup; then the scalars
     pub(crate) operands: SmallVec<[Value; 5]>,
     pub(crate) results: SmallVec<[Value; 4]>,
-    /// The loops around the operation, outermost first, and how many passes of each were made before: known of a finished
+    /// The loops around the operation, outermost first, and which pass of each runs, counted from one: known of a finished
     /// program
     pub(crate) passes: SmallVec<[(Scope, Value); 2]>,
     /// Numbers the operations and barriers of a finished program, in the order of the text

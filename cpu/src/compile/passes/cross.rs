@@ -163,7 +163,8 @@ impl Crossing {
                 body,
                 continuing,
             } => {
-                let crosses = visit::has_meeting(&body) || visit::has_meeting(&continuing);
+                let crosses =
+                    divides || visit::has_meeting(&body) || visit::has_meeting(&continuing);
                 let before = self.epoch;
                 if crosses {
                     self.next_epoch();

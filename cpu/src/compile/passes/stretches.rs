@@ -7,24 +7,35 @@ use crate::compile::ir::{Block, Scope, Statement, visit};
 
 /// The statements that a stretch cannot go on over.
 pub(crate) struct Dividing {
-    /// Scopes and loops with a barrier inside: who leaves or continues one goes somewhere else among the stretches
+    /// Scopes and loops with a barrier inside, or with a way out of such a construct: who leaves or continues one goes
+    /// somewhere else among the stretches.
     scopes: HashSet<Scope>,
 }
 
 impl Dividing {
     pub(crate) fn of(body: &Block) -> Self {
-        let mut scopes = HashSet::new();
-        visit::statements(body, &mut |statement| {
-            if let Statement::Scope { scope, .. } | Statement::Loop { scope, .. } = statement
-                && has_barrier(statement)
-            {
-                scopes.insert(*scope);
+        let mut dividing = Self {
+            scopes: HashSet::new(),
+        };
+        // A way out of one construct divides every construct around it, whose own ways out then divide as well.
+        loop {
+            let mut found = Vec::new();
+            visit::statements(body, &mut |statement| {
+                if let Statement::Scope { scope, .. } | Statement::Loop { scope, .. } = statement
+                    && !dividing.scopes.contains(scope)
+                    && dividing.divides(statement)
+                {
+                    found.push(*scope);
+                }
+            });
+            if found.is_empty() {
+                return dividing;
             }
-        });
-        Self { scopes }
+            dividing.scopes.extend(found);
+        }
     }
 
-    /// Whether a statement is a barrier, leaves a construct with a barrier, or has such a statement inside.
+    /// Whether a statement is a barrier, leaves or continues a construct that divides, or has such a statement inside.
     pub(crate) fn divides(&self, statement: &Statement) -> bool {
         let mut divides = match statement {
             Statement::Barrier(barrier) => barrier.waits,
@@ -36,12 +47,4 @@ impl Dividing {
         });
         divides
     }
-}
-
-fn has_barrier(statement: &Statement) -> bool {
-    let mut found = false;
-    visit::blocks(statement, |block| {
-        found = found || visit::has_barrier(block)
-    });
-    found
 }
