@@ -1,5 +1,4 @@
-//! The adapter of this project, which runs kernels on the host's processors: no driver, and the same memory for both
-//! sides.
+//! This project's adapter, for kernels on the host's processors: no driver, and the same memory for both sides.
 
 // Memory of the host is handed to the adapter; the blocks give the soundness arguments.
 #![allow(unsafe_code)]
@@ -20,13 +19,13 @@ pub(crate) const BACKEND: wgpu::Backend = wgpu::Backend::Noop;
 /// The alignment of ranges of host memory: whole pages of any system, more than the adapter asks for.
 const IMPORT_ALIGNMENT: u64 = 4096;
 
-/// The variable that has kernels checked.
+/// The variable to have kernels checked.
 const SANITIZE: &str = "TOMBOLO_SANITIZE";
 
-/// The variable with the seed of the order in which work-groups and invocations run.
+/// The variable with the seed of the order of running work-groups and invocations.
 const SCHEDULE: &str = "TOMBOLO_SCHEDULE";
 
-/// The variable that has kernels listed for `perf`.
+/// The variable to have kernels listed for `perf`.
 const PERF_MAP: &str = "TOMBOLO_PERF_MAP";
 
 /// An instance of wgpu with this adapter and no other, by the options of the environment.
@@ -43,7 +42,7 @@ fn instance_with(options: tombolo_cpu::Options) -> wgpu::Instance {
     unsafe { wgpu::Instance::from_hal::<Api>(instance) }
 }
 
-/// The adapter, by options of a device, and by those of the environment where the device has none.
+/// The adapter, by options of a device, and by the environment's options where the device has none.
 ///
 /// # Errors
 /// [`DeviceError::EmbeddedOption`] of the environment; [`DeviceError::NoAdapter`] where kernels cannot be compiled.
@@ -61,7 +60,7 @@ pub(super) async fn adapter_with(wanted: &EmbeddedOptions) -> Result<wgpu::Adapt
     adapter.ok_or(DeviceError::NoAdapter { backends })
 }
 
-/// The checks as the adapter has them; `None` for no check.
+/// The checks in the adapter's form; `None` for no check.
 fn own_checks(wanted: SanitizerChecks) -> Option<Checks> {
     let mut checks = Checks::default();
     checks.bounds = wanted.bounds;
@@ -72,7 +71,7 @@ fn own_checks(wanted: SanitizerChecks) -> Option<Checks> {
     (wanted != SanitizerChecks::NONE).then_some(checks)
 }
 
-/// The options that the environment asks for.
+/// The options asked for by the environment.
 fn of_environment() -> Result<tombolo_cpu::Options, DeviceError> {
     let value = |variable| std::env::var(variable).ok();
     let mut options = options(value(SANITIZE), value(SCHEDULE))?;
@@ -120,7 +119,7 @@ fn options(
     Ok(options)
 }
 
-/// The checks that a value names; `None` if the value makes no sense.
+/// The checks named by a value; `None` if the value makes no sense.
 fn checks(value: &str) -> Option<Option<Checks>> {
     let mut checks = Checks::default();
     match value.trim() {
@@ -146,7 +145,7 @@ fn checks(value: &str) -> Option<Option<Checks>> {
     Some(Some(checks))
 }
 
-/// Whether the device is one of this adapter.
+/// Whether the device belongs to this adapter.
 pub(super) fn is(device: &wgpu::Device) -> bool {
     // SAFETY: the hal device is not used.
     unsafe { device.as_hal::<Api>() }.is_some()
@@ -177,25 +176,25 @@ pub(super) fn import_kernels(
     }
 }
 
-/// Whether the device is one of this adapter whose kernels are checked.
+/// Whether the device belongs to this adapter, and has its kernels checked.
 pub(super) fn sanitizes(device: &wgpu::Device) -> bool {
     // SAFETY: the hal device is only asked.
     unsafe { device.as_hal::<Api>() }.is_some_and(|hal| hal.options().sanitizer.is_some())
 }
 
-/// Whether the device is one of this adapter whose statements are counted.
+/// Whether the device belongs to this adapter, and has its statements counted.
 pub(super) fn counts(device: &wgpu::Device) -> bool {
     // SAFETY: the hal device is only asked.
     unsafe { device.as_hal::<Api>() }.is_some_and(|hal| hal.options().coverage)
 }
 
-/// Takes what was counted in kernels of the device.
+/// Takes the counts of kernels of the device.
 pub(super) fn take_coverage(device: &wgpu::Device) -> Vec<tombolo_cpu::sanitizer::Coverage> {
     // SAFETY: the hal device is only asked.
     unsafe { device.as_hal::<Api>() }.map_or_else(Vec::new, |hal| hal.take_coverage())
 }
 
-/// Takes what was found in kernels of the device.
+/// Takes the findings in kernels of the device.
 pub(super) fn take_findings(device: &wgpu::Device) -> Vec<Finding> {
     // SAFETY: the hal device is only asked.
     unsafe { device.as_hal::<Api>() }.map_or_else(Vec::new, |hal| hal.take_findings())

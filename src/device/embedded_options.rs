@@ -1,4 +1,4 @@
-//! What the adapter that is compiled in does with kernels beside running them: checks, an order by a seed, names for tools.
+//! The compiled-in adapter's services for kernels beside running: checks, an order by a seed, names for tools.
 
 use super::DeviceError;
 
@@ -12,24 +12,26 @@ use super::DeviceError;
 /// options.embedded = EmbeddedOptions::sanitized(SanitizerChecks::default());
 /// ```
 ///
-/// What is not set here is as the environment says (`TOMBOLO_SANITIZE`, `TOMBOLO_SCHEDULE`, `TOMBOLO_PERF_MAP`). On any other
-/// adapter a device with such an option is not opened ([`DeviceError::NotEmbedded`]).
+/// Options not set here are as the environment says (`TOMBOLO_SANITIZE`, `TOMBOLO_SCHEDULE`, `TOMBOLO_PERF_MAP`). On
+/// any other adapter a device with such an option is not opened ([`DeviceError::NotEmbedded`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct EmbeddedOptions {
-    /// The checks of the sanitizer (default: those of `TOMBOLO_SANITIZE`). [`SanitizerChecks::NONE`] turns it off.
+    /// The checks of the sanitizer (default: as `TOMBOLO_SANITIZE` says). [`SanitizerChecks::NONE`] turns the sanitizer
+    /// off.
     pub sanitizer: Option<SanitizerChecks>,
-    /// A seed for the order of work-groups and invocations (default: that of `TOMBOLO_SCHEDULE`)
+    /// A seed for the order of work-groups and invocations (default: as `TOMBOLO_SCHEDULE` says)
     pub schedule: Option<u64>,
-    /// Whether executions of statements are counted, and the time that they take (default: no):
-    /// [`Device::executed_lines`](super::Device::executed_lines) has the results. Launches run on one thread, many times slower.
+    /// Whether executions of statements are counted and timed (default: no):
+    /// [`Device::executed_lines`](super::Device::executed_lines) has the results. Launches run on one thread, many
+    /// times slower.
     pub coverage: bool,
     /// Whether kernels are listed for `perf` in `/tmp/perf-<pid>.map`, on Linux (default: as `TOMBOLO_PERF_MAP` says)
     pub perf_map: Option<bool>,
 }
 
 impl EmbeddedOptions {
-    /// A device whose kernels are checked.
+    /// A device with checked kernels.
     pub fn sanitized(checks: SanitizerChecks) -> Self {
         Self {
             sanitizer: Some(checks),
@@ -37,7 +39,7 @@ impl EmbeddedOptions {
         }
     }
 
-    /// A device that runs work-groups and invocations in the order of a seed.
+    /// A device running work-groups and invocations in the order of a seed.
     pub fn scheduled(seed: u64) -> Self {
         Self {
             schedule: Some(seed),
@@ -45,7 +47,7 @@ impl EmbeddedOptions {
         }
     }
 
-    /// A device that counts what its launches execute.
+    /// A device counting the executed statements of its launches.
     pub fn covered() -> Self {
         Self {
             coverage: true,
@@ -53,7 +55,7 @@ impl EmbeddedOptions {
         }
     }
 
-    /// The name of an option that is set, if there is one.
+    /// The name of a set option, if any.
     fn set(&self) -> Option<&'static str> {
         let set = [
             ("sanitizer", self.sanitizer.is_some()),
@@ -64,7 +66,7 @@ impl EmbeddedOptions {
         set.into_iter().find(|(_, set)| *set).map(|(name, _)| name)
     }
 
-    /// An adapter that runs kernels by the options, for a device that is opened on `adapter`; `None` if there are none.
+    /// An adapter running kernels by the options, for a device opened on `adapter`; `None` without options.
     ///
     /// # Errors
     /// [`DeviceError::NotEmbedded`]; [`DeviceError::EmbeddedOption`] of the environment.
@@ -95,7 +97,8 @@ impl EmbeddedOptions {
     }
 }
 
-/// What the sanitizer looks for: a finding fails its launch ([`ExecutionError::Sanitizer`](super::ExecutionError::Sanitizer)).
+/// The sanitizer's checks: a finding fails its launch
+/// ([`ExecutionError::Sanitizer`](super::ExecutionError::Sanitizer)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SanitizerChecks {

@@ -1,9 +1,9 @@
-//! The sanitizer of the embedded adapter, as launches see it: what it found in a launch is the launch's failure.
+//! The embedded adapter's sanitizer, as seen by launches: a finding in a launch is the launch's failure.
 //!
-//! The adapter keeps its findings by device ([`tombolo_cpu::sanitizer`]), each with the debug marker before its dispatch.
-//! A launch on a sanitized device puts a marker of its own before its dispatches, and asks for the findings behind that
-//! marker when it has ended. Findings in dispatches that are no launches (those of the program's own commands on the same
-//! wgpu device) are in the log, where the adapter writes all of them.
+//! The adapter keeps findings by device ([`tombolo_cpu::sanitizer`]), each with the debug marker before the dispatch. A
+//! launch on a sanitized device puts a marker of its own before its dispatches, and when ended asks for the findings
+//! behind the marker. Findings in dispatches of the program's own commands on the same wgpu device, which are no
+//! launches, are in the log, where the adapter writes all findings.
 
 use std::fmt;
 #[cfg(embedded)]
@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A place in a program's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextPosition {
-    /// The program's name, or that of a source of the program
+    /// The name of the program, or of a source of the program
     pub file: String,
     /// 1-based line
     pub line: u32,
@@ -28,13 +28,13 @@ impl fmt::Display for TextPosition {
     }
 }
 
-/// A defect of a kernel, as [`ExecutionError::Sanitizer`](super::ExecutionError::Sanitizer) has it.
+/// A defect of a kernel, as held by [`ExecutionError::Sanitizer`](super::ExecutionError::Sanitizer).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KernelDefect {
     /// The nature of the defect
     pub kind: DefectKind,
-    /// The variable, if it has a name
+    /// The variable, if named
     pub variable: Option<String>,
     /// The place of the access or barrier
     pub position: TextPosition,
@@ -59,9 +59,9 @@ pub enum DefectKind {
     },
     /// Two invocations accessed the same bytes, one wrote, and nothing orders the two.
     Race {
-        /// What the invocation did: `read`, `write`, `atomic read` or `atomic write`
+        /// The invocation's access: `read`, `write`, `atomic read` or `atomic write`
         access: &'static str,
-        /// What the other invocation did before, in this run
+        /// The other invocation's earlier access, in the same run
         other_access: &'static str,
         /// Where
         other_position: TextPosition,
@@ -72,14 +72,14 @@ pub enum DefectKind {
     },
     /// Not all invocations of the work-group came to the barrier.
     BarrierApart {
-        /// Another barrier, at which an invocation waits; `None` if it has ended
+        /// Another barrier, with an invocation waiting there; `None` if that invocation has ended
         other_position: Option<TextPosition>,
-        /// `global_invocation_id` of the invocation that is elsewhere
+        /// `global_invocation_id` of the invocation elsewhere
         other_invocation: [u32; 3],
     },
     /// An index is the result of a sum, a difference or a product that does not fit its type.
     IndexOverflow,
-    /// Memory was read that nobody has written.
+    /// Memory was read before any write.
     Unwritten,
 }
 
@@ -154,7 +154,7 @@ impl fmt::Display for Listed<'_> {
     }
 }
 
-/// The findings of a sanitized device that no launch has asked for yet.
+/// The findings of a sanitized device not yet asked for by a launch.
 #[cfg(embedded)]
 #[derive(Default)]
 pub(crate) struct Findings {
@@ -165,7 +165,7 @@ pub(crate) struct Findings {
 
 #[cfg(embedded)]
 impl Findings {
-    /// What launches put before their dispatches.
+    /// The beginning of launches' markers before dispatches.
     pub(super) const MARKER: &'static str = "tombolo launch ";
 
     /// Findings of a device, if it is sanitized or counts statements.

@@ -1,4 +1,4 @@
-//! Whether a device is lost, and the thread that makes its futures progress.
+//! Whether a device is lost, and the thread behind the progress of its futures.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 #[cfg(not(web))]
@@ -33,13 +33,13 @@ impl std::fmt::Debug for LostFlag {
 }
 
 impl LostFlag {
-    /// Has `witness` asked for the reason. The first one stays.
+    /// Has `witness` asked for the reason. The first witness stays.
     pub(crate) fn set_witness(&self, witness: impl Fn() -> Option<String> + Send + Sync + 'static) {
-        // Devices are probed and used by submissions of their own, which all ask the same adapter.
+        // A device's probe and use have submissions of their own, all asking the same adapter.
         let _ = self.witness.set(Box::new(witness));
     }
 
-    /// Says that the device is gone, for a reason that the witness knows, or for this one.
+    /// Reports the device as gone, for the reason known to the witness, or else for the given reason.
     pub(crate) fn raise(&self, reason: impl Into<String>) {
         let known = self.witness.get().and_then(|witness| witness());
         let mut slot = lock(&self.reason);
@@ -58,7 +58,7 @@ impl LostFlag {
             .then(|| lock(&self.reason).clone())
     }
 
-    /// The error of everything asked of a device that is gone.
+    /// The error of everything asked of a lost device.
     pub(crate) fn check(&self) -> Result<(), ExecutionError> {
         match self.get() {
             Some(reason) => Err(ExecutionError::DeviceLost { reason }),
@@ -67,16 +67,16 @@ impl LostFlag {
     }
 }
 
-/// How an async function of the runtime waits: as its own caller does.
+/// How an async function of the runtime waits: as the caller does.
 #[derive(Clone)]
 pub(crate) enum Waits {
-    /// The caller blocks: the function never leaves a wait without its end, and so is ready at the first poll.
+    /// The caller blocks: the function never leaves a wait before the wait's end, and so is ready at the first poll.
     Blocks,
-    /// The caller awaits, woken by this device, if it is still there.
+    /// The caller awaits, woken by the device, if still there.
     Awaits(Option<Arc<DeviceShared>>),
 }
 
-/// Waits until the batch, which was submitted, has ended or the device is lost. Where nobody is there to wake, this blocks.
+/// Waits until the submitted batch has ended or the device is lost. Where nobody is there to wake, this blocks.
 pub(crate) async fn ended(
     device: Option<&DeviceShared>,
     submissions: &Arc<Submissions>,
@@ -126,7 +126,7 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> 
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// The thread that makes futures progress: wgpu completes nothing without a poll.
+/// The thread behind the progress of futures: wgpu completes nothing without a poll.
 ///
 /// The first waiting future starts the thread, which ends with its device.
 #[cfg(not(web))]
@@ -158,7 +158,7 @@ pub(crate) struct Waiter {}
 
 #[cfg(web)]
 impl Waiter {
-    /// Wakes `waker` once `batch`, which was submitted, has ended or the device is lost.
+    /// Wakes `waker` once the submitted `batch` has ended or the device is lost.
     pub(crate) fn wake_after(
         &self,
         submissions: &Arc<Submissions>,
@@ -171,7 +171,7 @@ impl Waiter {
 
 #[cfg(not(web))]
 impl Waiter {
-    /// Wakes `waker` once `batch`, which was submitted, has ended or the device is lost.
+    /// Wakes `waker` once the submitted `batch` has ended or the device is lost.
     pub(crate) fn wake_after(
         &self,
         submissions: &Arc<Submissions>,

@@ -1,12 +1,12 @@
-//! WGSL text with marked places: `$name$` in a template stands for a value of that name.
+//! WGSL text with marked places: `$name$` in a template stands for the value called `name`.
 //!
-//! Values are templates themselves, so a part may come with marks of its own. Templates are strict: a mark without a
-//! value, a value without a mark and a value that holds itself are mistakes of whoever wrote the template, never of a
-//! program, and end every test that writes the text. In a release build such a mark stays, and naga refuses its `$`.
+//! Values are templates as well, so a part may come with marks of its own. Templates are strict: a mark without a
+//! value, a value without a mark and a value inside itself are mistakes of the template's author, never of a program,
+//! and end every test that writes the text. In a release build such a mark stays, and naga refuses the `$`.
 
 use std::fmt::Display;
 
-/// A text with marks, and what stands for them.
+/// A text with marks, and the marks' values.
 pub(crate) struct Template {
     text: String,
     values: Vec<Value>,
@@ -19,12 +19,12 @@ struct Value {
     is_needed: bool,
 }
 
-/// What is wrong with a template.
+/// A mistake in a template.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Mistake {
-    /// There is a mark of this name, and no value.
+    /// The name has a mark, and no value.
     Unknown(String),
-    /// There is a value of this name, and no mark.
+    /// The name has a value, and no mark.
     Unused(&'static str),
     /// The name has two values.
     Twice(&'static str),
@@ -40,12 +40,12 @@ impl Template {
         }
     }
 
-    /// Gives the value of a mark that the template has.
+    /// Gives the value of a mandatory mark of the template.
     pub(crate) fn set(self, name: &'static str, value: impl Display) -> Self {
         self.add(name, value, true)
     }
 
-    /// Gives the value of a mark that the template may have, such as a constant of a layout.
+    /// Gives the value of an optional mark, such as a constant of a layout.
     pub(crate) fn offer(self, name: &'static str, value: impl Display) -> Self {
         self.add(name, value, false)
     }

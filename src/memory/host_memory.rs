@@ -1,5 +1,5 @@
-//! Memory of the host whose size a program gives. A size that cannot be had is an error: the global allocator's own
-//! answer would end the process.
+//! Memory of the host, of a size given by a program. An unavailable size is an error: the global allocator's own answer
+//! would end the process.
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,10 +30,10 @@ pub(crate) fn zeroed<T: Zeroable>(what: &'static str, len: usize) -> Result<Vec<
     Ok(values)
 }
 
-/// `len` values that `fill` brings, into memory that nobody has written before.
+/// `len` values brought by `fill`, into memory never written before.
 ///
 /// # Errors
-/// [`MemoryError::HostMemory`]; those of `fill`; [`MemoryError::Refused`] where it leaves bytes out.
+/// [`MemoryError::HostMemory`]; errors of `fill`; [`MemoryError::Refused`] where `fill` leaves bytes out.
 #[allow(unsafe_code)]
 pub(crate) fn filled<T: Pod, E: From<MemoryError>>(
     what: &'static str,
@@ -44,13 +44,13 @@ pub(crate) fn filled<T: Pod, E: From<MemoryError>>(
     (values.try_reserve_exact(len)).map_err(|_| E::from(refused::<T>(what, len)))?;
     let room = &mut values.spare_capacity_mut()[..len];
     let bytes = size_of_val(room);
-    // SAFETY: the same bytes of the vector, borrowed from it for as long; bytes that may hold anything have no other
-    // alignment and no value that they must not have.
+    // SAFETY: the same bytes of the vector, borrowed from the vector for as long; bytes with any content allowed need
+    // no stricter alignment and have no forbidden value.
     let room: &mut [MaybeUninit<u8>] =
         unsafe { std::slice::from_raw_parts_mut(room.as_mut_ptr().cast(), bytes) };
     advise(room.as_ptr().cast(), bytes);
     write_all(what, room, fill)?;
-    // SAFETY: all bytes of them were written, and `T` is plain data, for which any bytes are a value.
+    // SAFETY: all bytes of the values were written, and `T` is plain data: any bytes are a value.
     unsafe { values.set_len(len) };
     Ok(values)
 }
@@ -58,7 +58,7 @@ pub(crate) fn filled<T: Pod, E: From<MemoryError>>(
 /// Has `fill` bring all of `bytes`.
 ///
 /// # Errors
-/// Those of `fill`; [`MemoryError::Refused`] where it leaves bytes out.
+/// Errors of `fill`; [`MemoryError::Refused`] where `fill` leaves bytes out.
 #[allow(unsafe_code)]
 pub(crate) fn overwritten<E: From<MemoryError>>(
     what: &'static str,
@@ -71,8 +71,8 @@ pub(crate) fn overwritten<E: From<MemoryError>>(
     write_all(what, room, fill)
 }
 
-/// Has all of `room` written, or says that it was not: parts of a destination share no bytes, and each is written at most
-/// once, so that as many bytes as there are are all of them.
+/// Has all of `room` written, or fails: parts of a destination share no bytes, and each is written at most once, so a
+/// count of written bytes equal to the length of `room` means all of `room`.
 fn write_all<E: From<MemoryError>>(
     what: &'static str,
     room: &mut [MaybeUninit<u8>],
@@ -90,7 +90,7 @@ fn write_all<E: From<MemoryError>>(
     Ok(())
 }
 
-/// Where bytes go that are copied once: a part of memory that may not have been written before.
+/// The destination of bytes copied once: a part of memory, perhaps never written before.
 pub(crate) struct Destination<'a> {
     bytes: &'a mut [MaybeUninit<u8>],
     /// Bytes that were written, in all parts together.

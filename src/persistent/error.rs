@@ -24,11 +24,11 @@ pub enum ServerError {
     /// The Rust types do not fit the handler.
     #[error("`{wgsl}` cannot be called as `{rust}`: {why}")]
     Signature {
-        /// The handler, as the program declares it.
+        /// The handler, as declared by the program.
         wgsl: String,
-        /// The types that were wanted.
+        /// The types wanted.
         rust: String,
-        /// What differs.
+        /// The difference.
         why: String,
     },
     /// The server has no such function.
@@ -36,7 +36,7 @@ pub enum ServerError {
     NoHandler {
         /// The name asked for.
         wanted: String,
-        /// What there is.
+        /// The functions there are.
         available: Vec<String>,
     },
     /// Arguments or result are longer than a port can be.
@@ -63,41 +63,41 @@ pub enum ServerError {
     /// More devices than can be are to call.
     #[error("kernels of {callers} other devices: choose from 0 to {limit}")]
     Callers {
-        /// The number that was wanted.
+        /// The number wanted.
         callers: usize,
-        /// The most that is possible.
+        /// The most possible.
         limit: usize,
     },
     /// The number of ports is out of range.
     #[error("{ports} ports: choose from 1 to {limit}")]
     Ports {
-        /// The number that was wanted.
+        /// The number wanted.
         ports: usize,
-        /// The most that is possible.
+        /// The most possible.
         limit: usize,
     },
     /// So many lanes cannot serve calls beside each other.
     #[error("{lanes} lanes: choose from 1 to {limit}")]
     Lanes {
-        /// The number that was wanted.
+        /// The number wanted.
         lanes: usize,
-        /// The most that is possible: 1 on adapters with a loop budget.
+        /// The most possible: 1 on adapters with a loop budget.
         limit: usize,
     },
     /// So many work-groups cannot serve calls beside each other.
     #[error("{groups} work-groups: choose from 1 to {limit}")]
     WorkGroups {
-        /// The number that was wanted.
+        /// The number wanted.
         groups: usize,
-        /// The most that is possible.
+        /// The most possible.
         limit: usize,
     },
     /// The work-group cannot have that size.
     #[error("a work-group of {size}: choose a power of two from 8 to {limit}")]
     GroupSize {
-        /// The size that was wanted.
+        /// The size wanted.
         size: u32,
-        /// The most that is possible.
+        /// The most possible.
         limit: u32,
     },
     /// A work-group cannot serve so many calls at once.
@@ -108,7 +108,7 @@ pub enum ServerError {
     Batch {
         /// The handler.
         handler: String,
-        /// The most that is possible.
+        /// The most possible.
         limit: u32,
     },
     /// The program with the polling kernel did not compile.
@@ -201,7 +201,7 @@ pub enum ServerFailure {
     LeaseFailed {
         /// The lease, counted from 1.
         lease: u32,
-        /// What the launch came to.
+        /// The launch's outcome.
         #[source]
         error: Arc<ExecutionError>,
     },
@@ -248,14 +248,14 @@ pub enum CallError {
     /// the server had failed and was started again, whether the handler has run is not known.
     #[error("`{handler}` was not answered: its server has been stopped")]
     Stopped {
-        /// The function that was called.
+        /// The called function.
         handler: String,
     },
     /// The server has failed; [`PersistentKernel::restart`](crate::PersistentKernel::restart) starts it again. Whether the
     /// handler has run is not known.
     #[error("`{handler}` was not answered: {failure}")]
     Server {
-        /// The function that was called.
+        /// The called function.
         handler: String,
         /// What became of the server.
         #[source]
@@ -264,7 +264,7 @@ pub enum CallError {
     /// There was no answer in time. The handler may still run; its result is dropped.
     #[error("`{handler}` was not answered within {waited:?}")]
     TimedOut {
-        /// The function that was called.
+        /// The called function.
         handler: String,
         /// How long it was waited for.
         waited: Duration,
@@ -272,7 +272,7 @@ pub enum CallError {
     /// The call was taken back before its handler had begun, or before it had a port: the handler has not run, and will not.
     #[error("`{handler}` was taken back before it had begun: it has not run")]
     Withdrawn {
-        /// The function that was called.
+        /// The called function.
         handler: String,
     },
     /// The time of the call has passed, and it was taken back when its handler may have begun. The handler is told, if it
@@ -281,7 +281,7 @@ pub enum CallError {
         "`{handler}` was cancelled after {waited:?}: it may have run, or still run until it asks `call_cancelled()`"
     )]
     Cancelled {
-        /// The function that was called.
+        /// The called function.
         handler: String,
         /// How long it was waited for.
         waited: Duration,
@@ -291,13 +291,13 @@ pub enum CallError {
         "`{handler}` cannot be served while this thread has access to the heap: drop the HostAccess first"
     )]
     HostAccess {
-        /// The function that was called.
+        /// The called function.
         handler: String,
     },
     /// An `assert` of the handler failed, a `panic` was reached, or a called function of the host failed.
     #[error("`{handler}` failed: {error}")]
     Failed {
-        /// The function that was called.
+        /// The called function.
         handler: String,
         /// What the handler said.
         #[source]
@@ -309,7 +309,7 @@ pub enum CallError {
          PersistentKernelBuilder::turns"
     )]
     TooManyTurns {
-        /// The function that was called.
+        /// The called function.
         handler: String,
         /// The limit.
         limit: u32,
@@ -317,7 +317,7 @@ pub enum CallError {
     /// The Rust function behind a loopback panicked.
     #[error("`{handler}` panicked")]
     Panicked {
-        /// The function that was called.
+        /// The called function.
         handler: String,
     },
     /// The words of the answer do not match their seal, although everything written by the device has arrived: another
@@ -326,13 +326,13 @@ pub enum CallError {
         "`{handler}` was answered, and the answer's words do not fit together; look for what writes beyond its own memory"
     )]
     Garbled {
-        /// The function that was called.
+        /// The called function.
         handler: String,
     },
     /// The server answered with a status that means nothing here.
     #[error("`{handler}` was answered with the status {status}, which means nothing")]
     Malformed {
-        /// The function that was called.
+        /// The called function.
         handler: String,
         /// The status.
         status: u32,

@@ -8,10 +8,10 @@
 //!        …      beat       one word for each lane: calls it has served in this lease  written by the kernel
 //! ```
 //!
-//! The clients' locks are not in there: threads of the host keep them to themselves. In their place the kernel notes
-//! the calls taken. Devices with memory of their own get two copies of each: the host's writes lie where the kernel
-//! polls, and the kernel's writes where the host polls. Without live memory the ports are the host's alone, and calls
-//! are taken out of them in the kernel's place ([`super::sliced`]).
+//! The clients' locks are not in there: threads of the host keep the locks to themselves. In place of locks the kernel
+//! notes the calls taken. Devices with memory of their own get two copies of each: the host's writes lie where the
+//! kernel polls, and the kernel's writes where the host polls. Without live memory the ports are the host's alone, and
+//! calls are taken out in the kernel's place ([`super::sliced`]).
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
@@ -27,9 +27,9 @@ use crate::rpc::{OwnWords, PortMemory};
 
 /// Where the words are.
 enum Memory {
-    /// Memory of the host alone is that of a loopback, whose server is a thread, or for calls that travel in slices.
+    /// Memory of the host alone: for a loopback, with a thread as the server, or for calls in slices.
     Ports(PortMemory),
-    /// Pages of the host that several devices use in place: kernels of other devices call, too.
+    /// Pages of the host used by several devices in place: kernels of other devices call, too.
     Block(Block),
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Frame {
     layout: PortLayout,
     lanes: usize,
     locks: Box<[AtomicU32]>,
-    /// What was posted last at each port, since a window over the bus is slow to read.
+    /// The last post at each port, since a window over the bus is slow to read.
     requests: Box<[AtomicU32]>,
     /// Rings of the bell, where the host cannot count in the memory itself.
     rings: AtomicU32,
@@ -53,7 +53,7 @@ impl Frame {
         Ok(Self::of(Memory::Ports(memory), layout, lanes))
     }
 
-    /// Ports in the host's memory, which no kernel sees.
+    /// Ports in the host's memory, seen by no kernel.
     ///
     /// # Errors
     /// [`MemoryError::HostMemory`].
@@ -85,7 +85,7 @@ impl Frame {
         Ok(Self::of(Memory::Block(block), layout, lanes))
     }
 
-    /// The pages that kernels of other devices see.
+    /// The pages seen by kernels of other devices.
     pub fn block(&self) -> Option<&Block> {
         match &self.memory {
             Memory::Block(block) => Some(block),
@@ -116,7 +116,7 @@ impl Frame {
         self.down()
     }
 
-    /// The words that the kernel writes.
+    /// The words written by the kernel.
     #[cfg(test)]
     pub fn answers(&self) -> &HostWords {
         self.up()
@@ -126,7 +126,7 @@ impl Frame {
         places(self.layout, self.lanes)
     }
 
-    /// What the host writes.
+    /// The host's writes.
     fn down(&self) -> &HostWords {
         match &self.memory {
             Memory::Ports(ports) => ports.down(),
@@ -134,7 +134,7 @@ impl Frame {
         }
     }
 
-    /// What the kernel writes.
+    /// The kernel's writes.
     fn up(&self) -> &HostWords {
         match &self.memory {
             Memory::Ports(ports) => ports.up(),
@@ -281,7 +281,7 @@ impl Frame {
         }
     }
 
-    /// Puts right what a device may have written over. Only while no lease runs, and no call waits for an answer.
+    /// Repairs words perhaps written over by a device. Only while no lease runs, and no call waits for an answer.
     pub fn mend(&self) {
         let layout = self.layout;
         for port in 0..layout.ports {

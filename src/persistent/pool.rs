@@ -2,12 +2,12 @@
 //!
 //! # How it works
 //!
-//! 1. A call goes to the member with the fewest calls of the pool on their way; of several, to the next one in turn.
-//! 2. A member that has failed, or was stopped, gets no calls. Calls that were on their way there are told, as by any server:
-//!    whether their handlers have run is not known, so that no call is made again.
-//! 3. Whoever finds a lost member has a thread mend it: the server is started again, and after a second failure without an
-//!    answered call in between a new one is put together in its place, which may be on another device. Attempts become rarer,
-//!    from every 10 ms to every 10 s.
+//! 1. A call goes to the member with the fewest calls of the pool under way; of several, to the next in turn.
+//! 2. A failed or stopped member gets no calls. Calls under way there are told, as by any server: whether the handlers
+//!    have run is not known, so no call is made again.
+//! 3. The finder of a lost member has a thread mend the member: the server is started again, and after a second failure
+//!    without an answered call in between replaced by a newly made server, perhaps on another device. Attempts become
+//!    rarer, from every 10 ms to every 10 s.
 
 mod function;
 #[cfg(test)]
@@ -35,8 +35,8 @@ const FAILURES: u32 = 2;
 /// Puts a member together.
 type Start = dyn Fn(usize) -> Result<PersistentKernel, String> + Send + Sync;
 
-/// Servers of one program, mostly one on each device, called through one handle: each call goes to the member with the
-/// fewest calls on their way, and members that are lost are started again.
+/// Servers of one program, mostly one on each device, called through a single handle: each call goes to the member with
+/// the fewest calls under way, and lost members are started again.
 ///
 /// ```
 /// use tombolo::{Context, PersistentKernel, Program, server::ServerPool};
@@ -57,8 +57,8 @@ type Start = dyn Fn(usize) -> Result<PersistentKernel, String> + Send + Sync;
 /// # Ok(()) }
 /// ```
 ///
-/// State that handlers keep on a device, such as device globals, is that of one member. Dropping the pool and its handles
-/// stops the servers.
+/// State kept by handlers on a device, such as device globals, belongs to a single member. Dropping the pool and its
+/// handles stops the servers.
 pub struct ServerPool {
     shared: Arc<Shared>,
 }
@@ -66,7 +66,7 @@ pub struct ServerPool {
 pub(super) struct Shared {
     start: Box<Start>,
     members: Box<[Member]>,
-    /// The member that is next in turn.
+    /// The next member in turn.
     turn: AtomicUsize,
     is_stopped: AtomicBool,
     restarts: AtomicU64,
@@ -116,7 +116,7 @@ impl ServerPool {
         })
     }
 
-    /// The servers, by the numbers of their members, as they are now.
+    /// The present servers, by the numbers of the members.
     pub fn servers(&self) -> Vec<Arc<PersistentKernel>> {
         (self.shared.members.iter()).map(Member::server).collect()
     }

@@ -1,6 +1,6 @@
-//! Servers on devices whose running kernels see no writes of the host: calls are taken out of the ports, sent with a
-//! launch, as many as there are, and answered at its end. While a slice runs the next slice is gathered and sent
-//! behind, which keeps the device busy. [`super::driver`] says which threads do so.
+//! Servers on devices where running kernels see no writes of the host: calls are taken out of the ports, sent with a
+//! launch, as many as there are, and answered at the launch's end. While a slice runs the next slice is gathered and
+//! sent behind, to keep the device busy. [`super::driver`] names the threads at work.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,9 +29,9 @@ const FOLLOWS: Duration = Duration::from_micros(2);
 const GATHERS: Duration = Duration::from_micros(100);
 /// How often the relay looks for calls while a slice runs and another could be sent.
 const LOOK: Duration = Duration::from_micros(50);
-/// How often it looks after a slice when none could.
+/// How often the relay looks after a slice when no other could be sent.
 const WATCH: Duration = Duration::from_millis(5);
-/// How long answers of a slice that has ended may take.
+/// How long answers of an ended slice may take.
 const ARRIVAL: Duration = Duration::from_secs(10);
 
 /// The buffers of a slice.
@@ -49,7 +49,7 @@ pub(super) struct Slot {
 /// Memory for answers.
 pub(super) struct Answering {
     pub memory: DeviceBuffer<u32>,
-    /// The same once more: what a failed launch has written is read all the same.
+    /// The same once more: writes of a failed launch are read all the same.
     read: DeviceBuffer<u32>,
 }
 
@@ -73,7 +73,7 @@ struct Taken {
 enum Calls {
     /// Out of the ports.
     Ports(Vec<Taken>),
-    /// Written by their caller, all of the same function.
+    /// Written by the caller, all of the same function.
     Bulk(Arc<Bulk>),
 }
 
@@ -85,7 +85,7 @@ impl Calls {
         }
     }
 
-    /// The kernel that serves them: that of one function, by its number, or that of all.
+    /// The serving kernel: of a single function, by number, or of all functions.
     fn kernel(&self) -> Option<u32> {
         match self {
             Self::Ports(_) => None,
@@ -94,14 +94,14 @@ impl Calls {
     }
 }
 
-/// A slice on its way.
+/// A slice under way.
 struct Flight {
     slot: Slot,
     lease: u32,
     calls: Calls,
     event: Event,
     answers: ReadBack<u32>,
-    /// When it was sent, or became the oldest: only then it may run.
+    /// When the slice was sent, or became the oldest: only the oldest may run.
     since: Instant,
 }
 
@@ -118,11 +118,11 @@ pub(super) struct Slices {
     unanswered: Vec<Calls>,
     /// The last slice was written by its caller: now the ports have their turn.
     was_bulk: bool,
-    /// A slice that was sent, and whose answers cannot be asked for.
+    /// A sent slice without a way to ask for the answers.
     lost: Option<Event>,
-    /// What speaks against the oldest slice.
+    /// The case against the oldest slice.
     suspicion: Suspicion,
-    /// The kernels that have served a slice to its end: drivers compile a kernel at its first launch.
+    /// The kernels with a slice served to the end: drivers compile a kernel at its first launch.
     compiled: Vec<Option<u32>>,
 }
 

@@ -1,6 +1,6 @@
-//! Traces in the format of Chrome's viewer, which Perfetto reads as well: an array of events in JSON, one to a line.
-//! Written as they happen, so that a program that ends early leaves what it did until then; viewers take an array without
-//! its end.
+//! Traces in the format of Chrome's viewer, read by Perfetto as well: an array of events in JSON, each on a line. Every
+//! event is written at once, so a program ending early leaves all events until then; viewers take an array without the
+//! end.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -23,13 +23,13 @@ use super::json::Object;
 use crate::clock::Instant;
 use crate::device::wait::lock;
 
-/// The variable that names the file of [`Trace::from_env`].
+/// The variable with the name of the file of [`Trace::from_env`].
 const VARIABLE: &str = "TOMBOLO_TRACE";
 
 /// The number of the process in the file; devices have the numbers behind it.
 const HOST: u64 = 1;
 
-/// A trace that is being recorded: what the program and its devices did, and when, in a file for
+/// A running trace: the work of the program and its devices, with times, in a file for
 /// [Perfetto](https://ui.perfetto.dev) or `chrome://tracing`.
 ///
 /// Each thread of the program has a track, and so has each device with timestamps, on which every launch stands with its
@@ -48,13 +48,13 @@ pub struct Trace {
     recording: Arc<Recording>,
 }
 
-/// The layer of a trace, for subscribers that have others: [`Trace::layer`]. Every span of the program is recorded.
+/// The layer of a trace, for subscribers with other layers: [`Trace::layer`]. Every span of the program is recorded.
 #[derive(Debug)]
 pub struct TraceLayer {
     recording: Arc<Recording>,
 }
 
-/// The file, and what is known of its tracks.
+/// The file, and the known tracks.
 #[derive(Debug)]
 pub(crate) struct Recording {
     path: PathBuf,
@@ -72,7 +72,8 @@ struct Output {
 }
 
 impl Trace {
-    /// Records a trace into the file that the variable `TOMBOLO_TRACE` names; `None` where it is not set, or empty.
+    /// Records a trace into the file named by the variable `TOMBOLO_TRACE`; `None` where the variable is not set, or
+    /// empty.
     ///
     /// # Errors
     /// As [`Trace::to_file`].
@@ -156,7 +157,7 @@ impl Recording {
     fn finish(&self) -> Result<(), TraceError> {
         let mut file = lock(&self.file);
         let ended = file.writer.take().map_or(Ok(()), |mut writer| {
-            // The last line of all has no comma behind it.
+            // The very last line has no comma at the end.
             let now = micros(self.begun.elapsed());
             let last = Object::default()
                 .text("name", "end")
@@ -182,7 +183,7 @@ impl Recording {
         lock(&self.file).writer.is_some()
     }
 
-    /// A launch that a device has run, by the device's clock.
+    /// A launch run by a device, by the device's clock.
     pub(crate) fn device_ran(
         &self,
         device: &str,
@@ -217,7 +218,7 @@ impl Recording {
         });
     }
 
-    /// A span that this thread has left.
+    /// A span left by this thread.
     fn left(&self, name: &str, entered: Instant, fields: &Object) {
         let (tid, thread) = this_thread();
         let is_new = {

@@ -1,8 +1,8 @@
-//! The probe of an adapter: on a device of its own, on a thread of its own, as often as it takes to have an answer.
+//! The probe of an adapter: on a separate device, on a separate thread, repeated until there is an answer.
 //!
-//! No trouble of the probe's can take the caller's device, and no hanging driver can keep the caller: the thread is left
-//! behind when its time is up. It is the only one of the adapter until it has come back, so that a device that hangs costs
-//! the time once; and an answer that comes late is taken by whoever opens the adapter next.
+//! No trouble of the probe's can take the caller's device, and no hanging driver can keep the caller: the thread is
+//! left behind when the time is up. Until this thread has come back the adapter gets no other, so a hanging device
+//! costs the time once; and a late answer is taken by the next opener of the adapter.
 
 #[cfg(not(web))]
 use std::sync::Arc;
@@ -20,17 +20,17 @@ use crate::device::import::request_device;
 use crate::device::wait::lock;
 
 #[cfg(not(web))]
-/// The longest time, behind the deadline of the questions, in which the thread is expected to tell of what it has.
+/// The longest time, behind the deadline of the questions, until the thread is expected to report.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What is known of an adapter.
+/// The known facts about an adapter.
 #[derive(Default)]
 pub(crate) struct AdapterProbe(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     known: Option<ProbeReport>,
-    /// A thread that has not come back.
+    /// A thread not yet back.
     #[cfg(not(web))]
     asking: Option<Asking>,
 }

@@ -1,4 +1,4 @@
-//! What the start-up probe was asked and what it answered: plain data, without any device.
+//! Questions to the start-up probe and the answers: plain data, without any device.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use crate::device::import::ImportFinding;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProbeOptions {
-    /// When to stop measuring. What was not measured until then is reported as such.
+    /// When to stop measuring. Questions not measured until then are reported as such.
     pub deadline: Duration,
 }
 
 impl Default for ProbeOptions {
-    /// Half a minute, which only a device that hangs needs: a usual probe takes some hundredths of a second, and some
+    /// Half a minute, needed only by a hanging device: a usual probe takes some hundredths of a second, and some
     /// seconds where several programs share the device.
     fn default() -> Self {
         Self {
@@ -29,7 +29,7 @@ impl Default for ProbeOptions {
 pub enum NotProbed {
     /// Probing was turned off.
     TurnedOff,
-    /// The device cannot have what would be measured; the text says why.
+    /// The device cannot have the measured feature; the text says why.
     Unsupported(String),
 }
 
@@ -46,14 +46,14 @@ impl fmt::Display for NotProbed {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Finding<T> {
-    /// It was measured.
+    /// The answer was measured.
     Measured(T),
-    /// It was not asked.
+    /// The question was not asked.
     NotProbed(NotProbed),
-    /// The device did not answer in the time that the probe had, as when other programs keep it busy. Nothing is known
-    /// then, and nothing is remembered: the next device that is opened on the adapter asks again.
+    /// The device did not answer in the probe's time, as when other programs keep the device busy. Nothing is known
+    /// then, and nothing is remembered: the next device opened on the adapter asks again.
     TimedOut {
-        /// The time that the probe had ([`DeviceOptions::probe_deadline`](crate::DeviceOptions::probe_deadline)).
+        /// The probe's time ([`DeviceOptions::probe_deadline`](crate::DeviceOptions::probe_deadline)).
         within: Duration,
     },
     /// The attempt failed; the text is the driver's or wgpu's.
@@ -61,7 +61,7 @@ pub enum Finding<T> {
 }
 
 impl<T> Finding<T> {
-    /// What was measured, if it was.
+    /// The measured answer, if any.
     pub fn measured(&self) -> Option<&T> {
         match self {
             Self::Measured(value) => Some(value),
@@ -99,7 +99,7 @@ pub struct LiveFinding {
 }
 
 impl LiveFinding {
-    /// A finding of this content, for tests of what depends on one.
+    /// A finding of the given content, for tests of code that depends on a finding.
     #[cfg(test)]
     pub(crate) const fn new(host_to_kernel: bool, kernel_to_host: bool) -> Self {
         Self {
@@ -114,14 +114,14 @@ impl LiveFinding {
     }
 }
 
-/// What the start-up probe found.
+/// The findings of the start-up probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProbeReport {
-    /// Whether host-coherent memory is seen by both sides while a kernel runs. `false` means that it
-    /// was not *observed* in several attempts with growing wait budgets.
+    /// Whether host-coherent memory is seen by both sides while a kernel runs. `false` means not *observed* in several
+    /// attempts with growing wait budgets.
     pub live: Finding<LiveFinding>,
-    /// Whether host memory that the device uses in place joins host and kernels.
+    /// Whether host memory used by the device in place joins host and kernels.
     pub host_import: Finding<ImportFinding>,
     /// After how many turns the driver ended a loop of 2^20 turns, or `None` if it did not.
     pub loop_budget: Finding<Option<u32>>,
@@ -151,7 +151,7 @@ impl ProbeReport {
             || self.launch_latency.ran_out()
     }
 
-    /// The report of a device that did not answer `within` the time that it had.
+    /// The report of a device that did not answer `within` the time given.
     pub(super) fn timed_out(within: Duration, elapsed: Duration) -> Self {
         Self {
             live: Finding::TimedOut { within },

@@ -1,4 +1,4 @@
-//! What the probe concludes, and that host and kernel agree on where their words lie.
+//! The probe's conclusions, and the agreement of host and kernel on the places of words.
 
 use super::*;
 

@@ -22,7 +22,7 @@ const LANE: &str = include_str!("../../../shaders/server_lane.wgsl");
 const GROUPS: &str = include_str!("../../../shaders/server_groups.wgsl");
 const GROUP: &str = include_str!("../../../shaders/server_group.wgsl");
 
-/// Where things lie in the words of a server, as the kernel is to know them.
+/// The places in a server's words, as the kernel is to know them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Places {
     pub ports: usize,
@@ -38,7 +38,7 @@ pub(crate) struct Places {
     pub lease: usize,
     pub most: usize,
     pub start: usize,
-    /// The last lease that a work-group has left, of several: the others follow.
+    /// The last lease left by a work-group, of several: the others follow.
     pub left: usize,
     /// Work-groups that have begun in the lease, of several.
     pub arrived: usize,
@@ -49,13 +49,13 @@ pub(crate) struct Places {
 /// How the kernel is built.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ServerShape {
-    /// Work-groups, each with ports of its own: as many of all.
+    /// Work-groups, each with ports of its own: the same number in all.
     pub groups: usize,
-    /// Invocations of each, which serve calls of its ports by themselves.
+    /// Invocations of each, serving calls of the group's ports by themselves.
     pub lanes: usize,
-    /// Invocations that serve each call together instead, if any do.
+    /// Invocations serving each call together instead, if any do.
     pub together: Option<u32>,
-    /// The first ports are those of urgent calls, as many of each work-group.
+    /// The first ports are for urgent calls, as many of each work-group.
     pub urgent: usize,
     /// Some handlers serve batches of calls.
     pub batches: bool,
@@ -63,7 +63,7 @@ pub(crate) struct ServerShape {
     pub split: bool,
     /// Turns of loops are rationed: looks at the bell follow each other within one turn.
     pub has_loop_budget: bool,
-    /// A lease may end by the turns of a few calls: none is looked for when it has too few left, and the next lease
+    /// A lease may end by the turns of a few calls: with too few turns left no call is looked for, and the next lease
     /// begins to look at another port.
     pub rotates: bool,
     /// The program may give up (`assert`, `panic`).
@@ -74,7 +74,7 @@ pub(crate) struct ServerShape {
     pub calls: bool,
     /// Turns of loops that a call may take.
     pub turns: u32,
-    /// The bind group that is free.
+    /// The free bind group.
     pub group: u32,
     /// The places for posts of other devices' kernels, if allowed.
     pub remote_clients: Option<RemoteClientPlaces>,
@@ -84,7 +84,7 @@ pub(crate) struct ServerShape {
 const LOOKS: usize = 16;
 
 impl ServerShape {
-    /// The memory that the kernel's writes for the host go to.
+    /// The memory for the kernel's writes for the host.
     fn out(&self) -> &'static str {
         match self.split {
             true => "tombolo_answers",
@@ -92,7 +92,8 @@ impl ServerShape {
         }
     }
 
-    /// The first port of remote clients that an invocation looks at: those of all work-groups but one look at none.
+    /// The first port of remote clients looked at by an invocation: invocations of all work-groups but one look at
+    /// none.
     pub(super) fn first_remote(&self, places: &RemoteClientPlaces, first: &str) -> String {
         let none = places.areas * places.ports;
         match self.groups {
@@ -101,13 +102,13 @@ impl ServerShape {
         }
     }
 
-    /// Whether lanes that serve calls by themselves end their lease together.
+    /// Whether lanes serving calls by themselves end the lease together.
     fn has_peers(&self) -> bool {
         self.together.is_none() && self.lanes > 1
     }
 
-    /// How these lanes do so, when a call has failed in one: the word for it, the statement of the lane that failed, and
-    /// the condition of the others.
+    /// The common end of such lanes, when a call has failed in a lane: the word for the failure, the failed lane's
+    /// statement, and the other lanes' condition.
     fn shared_failure(&self) -> [&'static str; 3] {
         match (self.groups > 1, self.has_peers()) {
             (false, false) => [""; 3],
@@ -219,7 +220,7 @@ pub(super) fn most_words(handlers: &[Arc<HandlerDeclaration>]) -> usize {
     words.max().unwrap_or(0)
 }
 
-/// The memory for what the host reads, where that is separate.
+/// The memory for the host's reads, where separate.
 fn posts(shape: &ServerShape) -> String {
     match shape.split {
         true => format!(
@@ -230,7 +231,7 @@ fn posts(shape: &ServerShape) -> String {
     }
 }
 
-/// What seals a reply, and the statement that writes its head.
+/// The seal of a reply, and the statement for the reply's head.
 fn seal(shape: &ServerShape) -> (&'static str, String) {
     let reply = match (shape.split, shape.together) {
         (false, _) => return ("", "atomicStore(&$out$[results], status);".to_owned()),

@@ -1,21 +1,21 @@
-//! Devices that do not use the host's memory in place, because they cannot, were told not to, or are better off
-//! ([`HeapPlacement`]): each keeps a copy of the heap, a *mirror*.
+//! Mirrors: copies of the heap on devices that do not use the host's memory in place, because such use is impossible
+//! there, was forbidden, or is slower ([`HeapPlacement`]).
 //!
 //! Kernels on such a device see the mirror under the same addresses, so nothing else is different for them. The host's
 //! changes go up before a launch using the heap ([`up`]); the kernels' changes come down before another look: by the host,
 //! or another device ([`down`]). Both ways only changes travel, by pages, and a launch with nothing new on either side costs
 //! nothing:
 //!
-//! - What the host may have changed is known, not searched for: allocations are filled by the heap, borrows for writing come
-//!   from a [`HostAccess`](super::HostAccess), and claims of allocations end. Each mirror has the set of the pages that it
-//!   lacks ([`PageSet`]).
-//! - What a launch may have changed is known where the kernel reaches the heap through its arguments only ([`Writes`]).
-//! - What kernels that follow pointers have changed is found on the device, by sums of each page that differ from those of
-//!   the last agreement (`shaders/heap_diff.wgsl`, which says why none is missed).
-//! - Devices that use the host's memory in place may have changed any page. Where such a device works beside a mirror, the
+//! - The host's possible changes are known, not searched for: allocations are filled by the heap, borrows for writing
+//!   come from a [`HostAccess`](super::HostAccess), and claims of allocations end. Each mirror has the set of its
+//!   missing pages ([`PageSet`]).
+//! - A launch's possible changes are known where the kernel reaches the heap through arguments only ([`Writes`]).
+//! - Changes by kernels that follow pointers are found on the device, where each page's sums differ from the sums of
+//!   the last agreement (`shaders/heap_diff.wgsl`, with the argument why no change is missed).
+//! - Devices with the host's memory in place may have changed any page. Where such a device works beside a mirror, the
 //!   host keeps a *shadow* for the mirror and compares.
 //!
-//! No side has to declare its writes. This takes two rules:
+//! Neither side has to declare writes. Two rules make up for the missing declarations:
 //!
 //! - Devices take turns. At most one mirror has changes not yet brought down, and meanwhile no other device works on
 //!   the heap. Devices sharing the host's memory work together as a single one ([`Turn`]).
@@ -70,11 +70,11 @@ pub(super) use pages::PageSet;
 pub(super) use policy::Place;
 pub(crate) use turn::{Task, Turn, Work, Writes};
 
-/// The unit in which changes are found, in bytes.
+/// The unit of the search for changes, in bytes.
 const PAGE: u64 = 4096;
 const PAGE_WORDS: usize = (PAGE / 4) as usize;
 
-/// The longest wait of a thread that serves a call for a turn that may be waiting for its caller.
+/// The longest wait for a turn by a thread serving a call, since the turn may be waiting for the thread's caller.
 const HANDLER_WAIT: Duration = Duration::from_millis(10);
 /// How long such a thread sleeps between two looks.
 const HANDLER_PAUSE: Duration = Duration::from_millis(1);
@@ -91,14 +91,14 @@ pub struct MirrorStatistics {
     pub uploaded: u64,
     /// Bytes from mirrors: changed pages, and a bit for each page with the answer.
     pub downloaded: u64,
-    /// Bytes of the heap that were searched for changes, on devices and on the host.
+    /// Bytes of the heap searched for changes, on devices and on the host.
     pub searched: u64,
     /// Bytes of the heap in mirrors now, all together. Their devices hold a hundredth of that besides; the host as much again
     /// for each device that works beside one with the heap in place.
     pub held: u64,
     /// How often a device that chooses ([`HeapPlacement::Auto`](crate::heap::HeapPlacement::Auto)) has moved to its mirror.
     pub moved_in: u64,
-    /// How often one has gone back to the host's memory.
+    /// How often such a device has gone back to the host's memory.
     pub moved_out: u64,
 }
 
@@ -117,7 +117,7 @@ pub(crate) struct Table {
     by_device: HashMap<u64, Mirror>,
     /// The device whose changes have not come down.
     ahead: Option<u64>,
-    /// What launches of that device may have written.
+    /// The possible writes of that device's launches.
     written: PageSet,
 }
 
@@ -127,9 +127,9 @@ struct Mirror {
     shadow: Shadow,
 }
 
-/// What the host knows of a device's bytes at the last agreement of both.
+/// The host's knowledge of a device's bytes at the last agreement of both.
 enum Shadow {
-    /// They were zeros: memory of devices begins so, as the heap's does.
+    /// Zeros: memory of devices begins so, as the heap's does.
     Zeros,
     Unknown,
     Kept(Vec<u32>),
@@ -144,7 +144,7 @@ impl Mirrors {
         self.lock.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// `None` while held, possibly by this very thread.
+    /// `None` while held, possibly by the asking thread.
     pub(super) fn try_write(&self) -> Option<RwLockWriteGuard<'_, Table>> {
         match self.lock.try_write() {
             Ok(table) => Some(table),
@@ -153,12 +153,12 @@ impl Mirrors {
         }
     }
 
-    /// Adds to the bytes that have moved.
+    /// Adds to the moved bytes.
     fn count(&self, add: impl FnOnce(&mut MirrorStatistics)) {
         add(&mut lock(&self.statistics));
     }
 
-    /// Notes which mirrors there are.
+    /// Notes the present mirrors.
     fn take_stock(&self, table: &Table) {
         let held = table.by_device.values().map(|one| one.buffers.covered);
         let mut statistics = lock(&self.statistics);

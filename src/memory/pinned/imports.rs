@@ -1,7 +1,7 @@
-//! Which devices have imported which pinned memory.
+//! The imports of pinned memory by devices.
 //!
-//! A device keeps its imports ([`Imports`]), so that these go with the device. A region knows the devices that have imported
-//! it ([`Importers`]), so that its memory is free when the vector is dropped.
+//! A device keeps its imports ([`Imports`]), which go with the device. A region knows the importing devices
+//! ([`Importers`]), so the memory is free when the vector is dropped.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -23,7 +23,7 @@ struct Import {
     result: Result<Arc<Imported>, ImportError>,
 }
 
-/// The devices that have imported a region.
+/// The importing devices of a region.
 #[derive(Default)]
 pub(super) struct Importers(Mutex<Vec<Weak<DeviceShared>>>);
 
@@ -35,7 +35,7 @@ pub(super) struct Imported {
     step: u64,
 }
 
-/// Pinned bytes as a device has them.
+/// Pinned bytes in the device's form.
 pub(crate) struct Span {
     imported: Arc<Imported>,
     start: u64,
@@ -62,7 +62,7 @@ impl Importers {
     }
 }
 
-/// The region as the device has it, imported now where it is new.
+/// The region's import on the device, made now where new.
 pub(super) fn import(
     device: &Arc<DeviceShared>,
     region: &Arc<Region>,
@@ -100,7 +100,7 @@ fn make(device: &DeviceShared, region: &Region) -> Result<Imported, ImportError>
     Ok(Imported { buffers, step })
 }
 
-/// The pinned memory that `len` bytes at `start` lie in, as the device has it; `None` for other memory, for bytes that are
+/// The device's import of the pinned memory around `len` bytes at `start`; `None` for other memory, for bytes that are
 /// no whole words, and where the device cannot import.
 pub(super) fn span(device: &Arc<DeviceShared>, start: *const u8, len: usize) -> Option<Span> {
     let (region, at) = Region::around(start, len)?;

@@ -1,4 +1,4 @@
-//! What a server is to be: decided, and refused where it cannot be had, before anything is compiled.
+//! The plan of a server: decided, and refused where impossible, before anything is compiled.
 
 use std::sync::Arc;
 
@@ -12,39 +12,39 @@ use crate::rpc::port::layout::{MAX_PAYLOAD, PortLayout};
 const LEAST_PAYLOAD: usize = 28;
 /// The most ports: places in the bell.
 pub(in crate::persistent) const MAX_PORTS: usize = 1 << 15;
-/// The most devices whose kernels may call.
+/// The most devices with calling kernels.
 const MAX_CALLERS: usize = 16;
-/// The most lanes that serve calls by themselves.
+/// The most lanes serving calls by themselves.
 const MAX_LANES: usize = 64;
-/// The most work-groups of a server: more than cards have multiprocessors that a server should take.
+/// The most work-groups of a server: more than a server should take of a card's multiprocessors.
 const MAX_GROUPS: usize = 64;
 /// Turns of loops per call by default on adapters without a budget: a second on a software adapter, and so less than
 /// the time after which a lease serving no calls counts as stuck.
 const TURNS: u32 = 1 << 25;
-/// Turns after which a lease ends on such an adapter: before the count comes to its end.
+/// Turns after which a lease ends on such an adapter: before the count ends.
 const MOST: u32 = 1 << 31;
-/// Turns of a ration kept for the end of a lease and for what a compiler may add.
+/// Turns of a ration kept for the end of a lease and for a compiler's additions.
 const RESERVE: u32 = 4_096;
-/// The ration of an adapter that has one and does not say how large it is.
+/// The ration of an adapter with a ration of unstated size.
 const LEAST_BUDGET: u32 = 65_535;
 
 /// The decisions about a server.
 pub(super) struct Plan {
     pub handlers: Vec<Arc<HandlerDeclaration>>,
     pub layout: PortLayout,
-    /// Turns of loops that a lease has, on adapters that ration them.
+    /// Turns of loops of a lease, on adapters with rations.
     pub budget: Option<u32>,
-    /// Invocations that serve each call together, if any do.
+    /// Invocations serving each call together, if any do.
     pub together: Option<u32>,
-    /// The first ports, which are those of urgent calls.
+    /// The first ports, for urgent calls.
     pub urgent: usize,
-    /// Invocations of a work-group that serve calls by themselves.
+    /// Invocations of a work-group serving calls by themselves.
     pub lanes: usize,
     /// Work-groups, each with so many.
     pub groups: usize,
     /// Turns after which a lease ends.
     pub most: u32,
-    /// Turns that a call may take.
+    /// Turns allowed to a call.
     pub turns: u32,
     /// Whether the program calls functions of the host.
     pub calls: bool,
@@ -196,7 +196,7 @@ impl PersistentKernelBuilder {
         }
     }
 
-    /// The invocations of a group that serves calls together.
+    /// The invocations of a group serving calls together.
     fn checked_group(&self) -> Result<u32, ServerError> {
         let (size, limits) = (self.group, &self.device.shared.limits);
         let limit =

@@ -6,10 +6,10 @@ use super::steps::seal;
 use crate::rpc::port::model::{ANSWER, HEAD, MAILBOX, NOTE, PAYLOAD, SEAL};
 use crate::rpc::port::protocol::{CallStatus, Side};
 
-/// A work-group of a lease: its next step, and its lane's knowledge.
+/// A work-group of a lease: the next step, and the lane's knowledge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Lease {
-    /// The place in the order in which work-groups begin.
+    /// The work-group's place in the order of beginning.
     group: usize,
     /// Work-groups that have begun, as seen at the last look.
     here: usize,
@@ -18,19 +18,19 @@ pub(super) struct Lease {
     leaving: bool,
     /// The lease has reached its loop budget.
     out_of_budget: bool,
-    /// It has yet to read the bell for the first time.
+    /// The bell has yet to be read for the first time.
     pub unread: bool,
     /// Steps taken since the request to leave.
     overdue: u8,
     pub next: Next,
 }
 
-/// The kernel visits ports from `port` up to `end`, which with one work-group are their numbers.
+/// The kernel visits ports from `port` up to `end`: port numbers, with a single work-group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Next {
-    /// It has not begun, and draws its place.
+    /// Not yet begun: the work-group draws a place.
     Arrive,
-    /// How many have begun, before a look at all ports, or at the one that the bell tells.
+    /// The number of begun work-groups is read, before a look at all ports, or at the port told by the bell.
     Count {
         hint: Option<usize>,
     },
@@ -73,21 +73,21 @@ pub(super) struct Call {
     port: usize,
     end: usize,
     request: u32,
-    /// The withdrawal as it was seen with the request.
+    /// The withdrawal, as seen with the request.
     withdrawn: bool,
 }
 
-/// The words of the server beside its ports are those of a port behind them: the bell, and the word for requests of the
-/// queue.
+/// The words of the server beside the ports are modelled as a further port behind the others: the bell, and the word
+/// for requests of the queue.
 pub(super) const BELL: usize = MAILBOX;
 /// See [`BELL`].
 pub(super) const YIELD: usize = PAYLOAD;
 
-/// Calls are counted above the port of the last one.
+/// Calls are counted above the port of the last call.
 pub(super) const RING: u32 = 1 << 16;
 
 impl Lease {
-    /// Of several work-groups, the one that is to be at that place.
+    /// The work-group for place `group`, of several.
     pub fn new(setup: &Setup, granted: u32, group: usize) -> Self {
         Self {
             group,
@@ -107,7 +107,7 @@ impl Lease {
         }
     }
 
-    /// Visits to all ports that the group looks at; see `tombolo_server_visits`.
+    /// Visits to all ports looked at by the group; see `tombolo_server_visits`.
     fn visits(self, setup: &Setup) -> usize {
         setup.ports / setup.groups * (setup.groups - self.here + 1)
     }
@@ -135,7 +135,7 @@ impl Lease {
         }
     }
 
-    /// The look at all ports, or at the one that the bell tells.
+    /// The look at all ports, or at the port told by the bell.
     fn look(self, setup: &Setup, hint: Option<usize>) -> Next {
         let end = self.visits(setup);
         let Some(hint) = hint else {
@@ -148,7 +148,7 @@ impl Lease {
         }
     }
 
-    /// The same; the first of several groups counts first who is there.
+    /// The same; the first of several groups begins by counting the groups present.
     fn count_and_look(self, setup: &Setup, hint: Option<usize>) -> Next {
         match setup.groups > 1 && self.group == 0 {
             true => Next::Count { hint },

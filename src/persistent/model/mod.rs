@@ -1,8 +1,8 @@
 //! How leases hand over, explored.
 //!
-//! - [`leases`]: every interleaving of a few callers, the relay, requests for the queue, and a polling kernel that ends
-//!   or dies anywhere, access by access, with writes that reach the other side late and across a bus in any order: by
-//!   the means of `rpc::port::model`. The code that posts and takes calls, looks for calls and gives calls up is the
+//! - [`leases`]: every interleaving of a few callers, the relay, requests for the queue, and a polling kernel ending or
+//!   dying anywhere, access by access, with writes reaching the other side late and across a bus in any order: by the
+//!   means of `rpc::port::model`. The code that posts and takes calls, looks for calls and gives calls up is the
 //!   production code ([`steps`]); [`kernel`] follows `shaders/server_lane.wgsl`, and each other step names its
 //!   counterpart.
 //! - [`walks`]: the same with more of everybody, in random order, through the frame itself.
@@ -11,19 +11,19 @@
 //!
 //! # What is explored
 //!
-//! A bounded server: one or two ports, callers and work-groups, up to three calls each. Writes reach the other side late, in the
-//! order of fences, or across a bus in any order; a launch brings what was written before it, an event what the launch
-//! has written. Nothing is helped on by the time: sleeps last until the bell is rung, and in most setups leases until
-//! they are asked. So a lost wake-up is a state from which the end cannot be reached.
+//! A bounded server: one or two ports, callers and work-groups, up to three calls each. Writes reach the other side
+//! late, in the order of fences, or across a bus in any order; a launch brings all earlier writes, an event the
+//! launch's writes. Nothing is helped on by the time: sleeps last until the bell is rung, and in most setups leases
+//! until asked. So from the state of a lost wake-up the end cannot be reached.
 //!
-//! Checked in every state: no call is served twice or after its caller was told; no answer of another call, none that
-//! is not whole; failures are told only where a lease died or the server ended; a lease leaves within two looks at its
-//! ports when it is told to, and only then; what a lease is told is the last count once everybody has told; no second
-//! lease beside one; a call that its caller was told is withdrawn is never served, and none is told so whose caller has
-//! not asked. From every state the end is reached. Thirty-three setups have 1.1 million states together (each asserts a
-//! lower bound), and twenty-eight flaws must each be noticed, such as a bell that is read behind the first look, a note
-//! that is not taken, a relay that looks before it says that it sleeps, or a first work-group that leaves the ports of
-//! those to come alone.
+//! Checked in every state: no call is served twice or after the caller was told; no answer of another call, and none
+//! incomplete; failures are told only where a lease died or the server ended; a lease leaves within two looks at its
+//! ports when told to, and only then; the word to a lease is the last count once everybody has told; no second lease
+//! beside a lease; a call reported to the caller as withdrawn is never served, and none is reported so without the
+//! caller's request. From every state the end is reached. Thirty-three setups have 1.1 million states together (each
+//! asserts a lower bound), and twenty-eight flaws must each be noticed, such as a bell read behind the first look, a
+//! note not taken, a relay that looks before it says that it sleeps, or a first work-group that leaves the ports of the
+//! groups to come alone.
 //!
 //! Two work-groups with a port each run beside each other, or one behind the other, as on a device with room for one.
 //!

@@ -13,7 +13,8 @@ use crate::rpc::port::protocol::Side;
 use crate::rpc::port::seal::{mixed, mixed_all};
 use crate::rpc::port::words::{ClientWords, Words};
 
-/// What host and kernel share. Calls taken by the kernel belong to the kernel while it runs, and to the host otherwise.
+/// The memory shared by host and kernel. Calls taken by the kernel belong to the running kernel, and to the host
+/// otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Shared {
     pub memory: Memory,
@@ -23,13 +24,13 @@ pub(super) struct Shared {
 /// How much is one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pace {
-    /// Every look at what the other side writes.
+    /// Every look at the other side's writes.
     Looks,
-    /// All looks at an answer together: no word of the answer is still on its way when its mailbox has come.
+    /// All looks at an answer together: no word of the answer is still under way when the mailbox has come.
     Answers,
 }
 
-/// What the memory is like.
+/// The nature of the memory.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kind {
     pub layout: PortLayout,
@@ -39,16 +40,16 @@ pub(super) struct Kind {
     pub cancels: bool,
 }
 
-/// The words of a server as seen by its host's code.
+/// The words of a server as seen by the host's code.
 struct Steps<'m> {
     kind: Kind,
     shared: RefCell<&'m mut Shared>,
     known: &'m [u32],
     read: RefCell<Vec<u32>>,
     at: Cell<usize>,
-    /// The access was made that others could notice.
+    /// The access noticeable to others was made.
     noticed: Cell<bool>,
-    /// The code wants to do more than that.
+    /// The code wants to do more than the step allows.
     beyond: Cell<bool>,
 }
 

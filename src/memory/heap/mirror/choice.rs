@@ -1,12 +1,14 @@
-//! Devices that choose between the host's memory and a mirror: cards of their own memory that import the heap as well
-//! ([`HeapPlacement::Auto`]). The decision is [`Policy`]'s; this is what it means for turns, and when it may be followed.
+//! Devices with a choice between the host's memory and a mirror: cards with memory of their own that import the heap as
+//! well ([`HeapPlacement::Auto`]). [`Policy`] decides; this module has the consequences for turns, and says when a
+//! decision may be followed.
 //!
-//! A mirror is right only while nobody changes the heap without asking, and while nobody has to see what a kernel writes before
-//! its end. In place all of that works, and nothing that works in place is refused for the sake of a mirror:
+//! A mirror is right only while nobody changes the heap without asking, and while nobody has to see a kernel's writes
+//! before the kernel's end. In place all of this works, and nothing possible in place is refused for the sake of a
+//! mirror:
 //!
-//! - A launch that may wait for the host (it calls, or has live words for an argument) works in place. While one runs on any
-//!   device, no device moves to its mirror, and before one is recorded every mirror of a device that chooses is brought down: a
-//!   function of the host that uses the heap then never has to wait for its own caller.
+//! - A launch with a possible wait for the host (a call, or live words for an argument) works in place. While such a
+//!   launch runs on any device, no device moves to a mirror, and before such a launch is recorded every mirror of a
+//!   choosing device is brought down: a function of the host using the heap then never has to wait for its own caller.
 //! - While there are claims ([`Hold`](super::super::Hold)) launches work in place.
 //! - A device moves to its mirror only when nothing that uses the heap is under way: no launch waits for another one that would
 //!   not have waited in place. The way back waits for launches on the mirror, none of which waits for the host.
@@ -43,7 +45,7 @@ impl HeapShared {
             && !device.submissions.never_blocks()
     }
 
-    /// Shows what is known about a device that chooses. No lock is taken meanwhile.
+    /// Shows the known facts about a choosing device. No lock is taken meanwhile.
     pub(in crate::memory::heap) fn with_policy<R>(
         &self,
         device: &DeviceShared,
@@ -53,7 +55,7 @@ impl HeapShared {
         work(&mut lock(&extension.heap_choice.policy))
     }
 
-    /// The turn of a device that chooses, on its mirror; or what to go on with in place.
+    /// The turn of a choosing device, on the mirror; or the command to go on with in place.
     pub(super) fn turn_by_choice<'h>(
         &'h self,
         device: &Arc<DeviceShared>,

@@ -1,4 +1,4 @@
-//! What kernels on a device have changed, on its way to the host.
+//! Changes by kernels on a device, on the way to the host.
 
 use std::ops::Range;
 
@@ -8,10 +8,10 @@ use crate::device::wait::{Waits, lock};
 use crate::memory::heap::{HeapError, HeapShared};
 use crate::memory::ranges::within;
 
-/// So many pages that may have changed are fetched without a search.
+/// So many possibly changed pages are fetched without a search.
 pub(super) const FEW: u64 = 64;
 
-/// What a download has moved, in bytes.
+/// The bytes moved by a download.
 #[derive(Default)]
 struct Moved {
     downloaded: u64,
@@ -28,7 +28,7 @@ impl Moved {
 }
 
 impl HeapShared {
-    /// Brings down the changes of the device whose turn it was, once its launches are done.
+    /// Brings down the changes of the last turn's device, once the device's launches are done.
     pub(super) async fn bring_down(
         &self,
         table: &mut Table,
@@ -57,8 +57,8 @@ impl HeapShared {
                 Ok(())
             }
             Err(error) => {
-                // Other errors of execution, such as that of a function of the host for which the download would be a wait
-                // for its own caller, leave the changes where they are.
+                // Other errors of execution, such as the error of a function of the host for which the download would
+                // be a wait for the function's own caller, leave the changes on the device.
                 if error.is_loss() {
                     // The device is lost together with its changes: the heap goes on without them.
                     table.by_device.remove(&id);
@@ -104,9 +104,9 @@ impl HeapShared {
                 _ => {
                     let last = lock(&self.state).region.last();
                     let end = match has_shadow {
-                        // A block freed since is still what kernels have made of it, which the shadow has to know.
+                        // A block freed since still holds the kernels' writes, and the shadow has to know.
                         true => buffers.covered,
-                        // Kernels have no business beyond: what they wrote there is not brought down.
+                        // Kernels have no business beyond: writes there are not brought down.
                         false => last.map_or(0, |last| last.end().next_multiple_of(PAGE)),
                     };
                     let travelled;
@@ -129,8 +129,8 @@ impl HeapShared {
         Ok(moved)
     }
 
-    /// Takes over whole pages of the device: but for memory that was allocated since the device's turn began, which is the
-    /// host's, the host has changed nothing there since both agreed.
+    /// Takes over whole pages of the device: except memory allocated since the device's turn began (the host's), the
+    /// host has changed nothing there since both agreed.
     fn merge(&self, shadow: &mut Shadow, offset: u64, bytes: &[u8]) {
         let state = lock(&self.state);
         let end = state.committed.min(offset + bytes.len() as u64);

@@ -1,5 +1,5 @@
-//! Measured launches of devices that choose: now and then a kernel that uses the heap runs between two timestamps, and what that
-//! gives is told to the [`Policy`] when a later launch begins. Nothing is waited for.
+//! Measured launches of choosing devices: now and then a kernel using the heap runs between two timestamps, and the
+//! result is told to the [`Policy`] when a later launch begins. Nothing is waited for.
 //!
 //! A measured launch has a compute pass of its own and a small read-back. So the first launches of a kernel in either place are
 //! measured, and then one of [`EVERY`](super::policy::EVERY). Software adapters are not measured, since the time of a kernel there says nothing of a bus.
@@ -17,7 +17,7 @@ use crate::memory::MemoryExtension;
 /// Measured launches whose times are not known yet, at most.
 const PENDING: usize = 8;
 
-/// What a device that chooses knows.
+/// The knowledge of a choosing device.
 #[derive(Debug, Default)]
 pub(crate) struct Choice {
     pub(super) policy: Mutex<Policy>,

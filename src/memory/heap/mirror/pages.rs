@@ -63,7 +63,7 @@ impl PageSet {
         }
     }
 
-    /// Takes the pages below byte `end`, the end of a page, out of the set. Of everything, what lies between `end` and
+    /// Takes the pages below byte `end`, the end of a page, out of the set. Of everything, the part between `end` and
     /// `most` stays.
     pub(super) fn take_below(&mut self, end: u64, most: u64) -> Self {
         if self.everything {

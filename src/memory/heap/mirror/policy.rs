@@ -1,5 +1,5 @@
-//! The decision of a device that may use the heap in place or in a copy of its own ([`HeapPlacement::Auto`] on a card): where the
-//! next launch works.
+//! The decision of a device with a choice between the heap in place and a copy of its own ([`HeapPlacement::Auto`] on a
+//! card): where the next launch works.
 //!
 //! The decision is *ski rental*: a launch in place pays rent, the time that the bus takes from its kernel, and a copy is
 //! bought when the rent paid would have paid for it. So at most about twice the time of the better choice is lost, whatever the
@@ -79,7 +79,7 @@ impl Time {
     }
 }
 
-/// What the device would have to be sent.
+/// The bytes to be sent to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::memory::heap) struct Missing {
     /// Bytes that the copy lacks.
@@ -91,13 +91,13 @@ pub(in crate::memory::heap) struct Missing {
 }
 
 impl Missing {
-    /// What bringing the copy up to date costs.
+    /// The cost of bringing the copy up to date.
     fn price(self) -> u64 {
         let setup = if self.is_new { SETUP } else { 0 };
         setup + self.bytes / TRANSFER
     }
 
-    /// The most that the balance is worth.
+    /// The balance's upper limit.
     fn most(self) -> u64 {
         2 * (SETUP + self.in_use.max(self.bytes) / TRANSFER)
     }
@@ -112,7 +112,7 @@ pub(in crate::memory::heap) struct Look {
     pub searched: u64,
 }
 
-/// What is known about one device.
+/// The known facts about a device.
 #[derive(Debug, Default)]
 pub(in crate::memory::heap) struct Policy {
     place: Place,
@@ -212,7 +212,7 @@ impl Policy {
         };
         let moved = look.moved / TRANSFER;
         let cost = match self.advice {
-            // What is mostly read is rarely changed: a copy stays good.
+            // Mostly read memory is rarely changed: a copy stays good.
             HeapAdvice::ReadMostly => moved,
             _ => ROUND_TRIP + look.searched / SEARCH + moved,
         };

@@ -1,4 +1,4 @@
-//! Interleavings of a launch and of threads that allocate, held in place; and uploads that fail for want of memory.
+//! Interleavings of a launch and of threads that allocate, held in place; and uploads failing for want of memory.
 
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +19,7 @@ fn open() -> Context {
     Context::with_heap(wgpu::Backends::all(), HeapSize::Bytes(256 << 20)).unwrap()
 }
 
-/// A device with a copy of its context's heap.
+/// A device with a copy of the context's heap.
 fn mirrored(context: &Context, index: usize) -> Device {
     let options = DeviceOptions {
         live_memory: false,
@@ -36,7 +36,7 @@ fn add(device: &Device, data: Ptr<u32>, count: usize) -> Result<(), LaunchError>
     launch.invocations(count as u32).submit().map(drop)
 }
 
-/// A launch that cannot be given what its device lacks.
+/// A launch refused for want of memory for the device's missing parts.
 fn add_without_memory(device: &Device, data: Ptr<u32>) {
     hooks::refuse(Point::HeapSent(device.shared.id));
     let error = add(device, data, 1024).unwrap_err();
@@ -60,7 +60,7 @@ impl Drop for Unhook {
     }
 }
 
-/// What a failed upload was to bring, the next one brings: to this device and to others.
+/// The bytes of a failed upload come with the next upload: to this device and to others.
 #[test]
 fn what_did_not_go_up_goes_up_with_the_next_launch() {
     let _alone = hooks::alone();
@@ -73,7 +73,7 @@ fn what_did_not_go_up_goes_up_with_the_next_launch() {
             add(device, data, 1024).unwrap();
         }
         assert_words(&heap, data, 15);
-        // What the host wrote with an access.
+        // The host's writes with an access.
         heap.host()
             .unwrap()
             .slice_mut(data, 1024)
@@ -83,8 +83,7 @@ fn what_did_not_go_up_goes_up_with_the_next_launch() {
         assert_words(&heap, data, 100);
         add(&device, data, 1024).unwrap();
         assert_words(&heap, data, 107);
-        // What the host allocated while the device has changes of its own: on a page of its own, and on one where the
-        // device has such changes.
+        // The host's allocations while the device has changes: on a page without, and on a page with such changes.
         let small = heap.alloc_slice(&[3u32; 16]).unwrap();
         add(&device, small, 16).unwrap();
         let beside = heap.alloc_slice(&[5u32; 16]).unwrap();

@@ -1,4 +1,4 @@
-//! Devices that choose where they use the heap: copies that cannot be had, and measured kernels.
+//! Devices with a choice of places for the heap: unavailable copies, and measured kernels.
 
 use super::policy::Place;
 use crate::device::hooks::{self, Point};
@@ -24,7 +24,7 @@ struct Scene {
 }
 
 impl Scene {
-    /// One on each adapter that imports the host's memory, as if it were a card.
+    /// A device on each adapter with imports of the host's memory, treated as a card.
     fn all() -> Vec<Self> {
         let open = || Context::with_heap(wgpu::Backends::all(), HeapSize::Bytes(64 << 20)).unwrap();
         let adapters = open().adapters().len();
@@ -65,7 +65,7 @@ impl Scene {
     }
 }
 
-/// A copy is a means: what cannot be sent is used where it is, with everything that the copy had.
+/// A copy is a means: bytes refused to a copy are used in place, with everything from the copy.
 #[test]
 fn a_copy_that_cannot_be_had_is_no_error() {
     let _alone = hooks::alone();

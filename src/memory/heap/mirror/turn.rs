@@ -1,4 +1,4 @@
-//! Turns: the right to record commands that use the heap, on the device's mirror or in the host's memory.
+//! Turns: the right to record commands using the heap, on the device's mirror or in the host's memory.
 
 use std::ops::Range;
 use std::sync::{Arc, RwLockReadGuard, RwLockWriteGuard};
@@ -13,32 +13,31 @@ use crate::device::submissions::Held;
 use crate::device::wait::{Waits, lock};
 use crate::memory::buffer::BufferView;
 
-/// What a command on a device may write of the heap.
+/// A command's possible writes to the heap.
 #[derive(Debug, Clone)]
 pub(crate) enum Writes {
-    /// A kernel that follows pointers.
+    /// Anywhere: a kernel that follows pointers.
     Anywhere,
-    /// Bytes at these addresses, and nothing else.
+    /// Bytes at the given addresses, and nothing else.
     Ranges(SmallVec<[Range<u64>; 4]>),
 }
 
-/// What a command is, for a device that chooses where it works.
+/// The kind of a command, for a device with a choice of places.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Work {
     Transfer,
     /// The device will use the heap soon, says the program.
     Prefetch,
-    /// A launch, by the number of its kernel, and of its invocations as far as that is known.
+    /// A launch, by the number of its kernel, and the number of invocations as far as known.
     Launch {
         kernel: u64,
         invocations: u64,
     },
-    /// A launch that works in place where that can be had: it may wait for functions of the host, which may use the heap
-    /// meanwhile.
+    /// A launch in place where possible: functions of the host may be waited for, and may use the heap meanwhile.
     InPlace,
 }
 
-/// A command that is about to use the heap.
+/// A command about to use the heap.
 #[derive(Debug, Clone)]
 pub(crate) struct Task {
     pub(crate) writes: Writes,
@@ -77,7 +76,7 @@ impl<'h> Turn<'h> {
         }
     }
 
-    /// A turn in which nothing is written.
+    /// A turn without writes.
     pub(super) fn in_place(table: Taken<'h>, held: Held) -> Self {
         Self {
             table,
@@ -88,12 +87,12 @@ impl<'h> Turn<'h> {
         }
     }
 
-    /// How the launch is to be measured, if it is.
+    /// The launch's measurement, if any.
     pub(crate) fn measure(&self) -> Option<Measure> {
         self.measure
     }
 
-    /// What the command may write of the host's memory itself.
+    /// The command's own possible writes to the host's memory.
     pub(in crate::memory::heap) fn writes_in_place(&self) -> Option<&Writes> {
         (self.place == Place::Host).then_some(&self.writes)
     }
@@ -119,8 +118,8 @@ impl Writes {
 }
 
 impl HeapShared {
-    /// Waits for the device's turn, and shows it all other writes. The command is recorded while the
-    /// turn is held, and changes nothing beyond its `writes`.
+    /// Waits for the device's turn, and shows the device all other writes. The command is recorded while the turn is
+    /// held, and changes nothing beyond its `writes`.
     pub(crate) fn turn(
         &self,
         device: &Arc<DeviceShared>,
@@ -171,8 +170,8 @@ impl HeapShared {
         })
     }
 
-    /// Shows the mirror of a device everything, and notes what a command there may write. The answer is how many bytes were
-    /// sent.
+    /// Shows the mirror of a device everything, and notes the possible writes of a command there. The answer is the
+    /// number of sent bytes.
     pub(super) fn show(
         &self,
         table: &mut Table,

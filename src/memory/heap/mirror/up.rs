@@ -1,4 +1,4 @@
-//! What a device lacks, on its way there.
+//! The missing parts of a device, on the way there.
 
 use super::buffers::{CHUNK, MirrorBuffers, Upload};
 use super::runs::push;
@@ -38,7 +38,7 @@ impl HeapShared {
         let wanted = {
             let mut state = lock(&self.state);
             self.check_holds(&state, device)?;
-            // What other threads allocate from here on does not go up with the rest.
+            // Allocations by other threads from here on do not go up with the rest.
             state.mirror_ahead = true;
             wanted(&mut state, device.id, mirror.buffers.covered, in_step)
         };
@@ -95,7 +95,7 @@ impl HeapShared {
         })
     }
 
-    /// Sends what is wanted. The answer is how many bytes have travelled, and how many were compared.
+    /// Sends the wanted parts. The answer is how many bytes have travelled, and how many were compared.
     fn send(
         &self,
         mirror: &mut Mirror,
