@@ -165,9 +165,9 @@ impl<T: Pod> DeviceBuffer<T> {
         let piece = Piece { bytes };
         let (words, range) = (piece.words(), piece.bytes.clone());
         let count = words.end - words.start;
-        let memory = staging::download(device, WHAT, count)?;
+        let mut memory = staging::download(device, WHAT, count)?;
         device.complete_dependencies(None);
-        let (batch, depends_on) = {
+        let submit = || {
             let mut queue = device.queue.lock(device);
             queue.encode(|encoder| {
                 let (from, to) = (&self.shared.raw, memory.buffer());
@@ -177,9 +177,16 @@ impl<T: Pod> DeviceBuffer<T> {
             let depends_on = self.shared.depends_on(&range);
             let batch = queue.batch();
             queue.flush()?;
-            (batch, depends_on)
+            drop(queue);
+            check_submitted("a read", &batch)?;
+            Ok::<_, MemoryError>((batch, depends_on))
         };
-        check_submitted("a read", &batch)?;
+        let submitted = submit();
+        if submitted.is_err() {
+            // The copy may still be recorded: nobody else may map the memory before the batch is gone.
+            memory.discard();
+        }
+        let (batch, depends_on) = submitted?;
         let coming = Coming::begin(&device.raw, batch, memory, piece);
         Ok(begun(State::Coming(Arc::new(coming)), depends_on))
     }

@@ -419,6 +419,8 @@ impl MirrorBuffers {
             Some(Ok(())) => {}
             Some(Err(error)) => return Err(Arc::clone(error).into()),
             None => {
+                // The batch with the copy may still go.
+                memory.discard();
                 return Err(Arc::new(ExecutionError::InCallback { what: FETCH }).into());
             }
         }
