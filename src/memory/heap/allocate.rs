@@ -325,11 +325,11 @@ impl HeapShared {
 }
 
 impl State {
-    /// Has the largest segments fit the devices of today: one that is gone limits no allocation.
+    /// Has the largest segments fit the devices of today: a device that is gone limits no allocation. Without any, the
+    /// last ones are the best guess, as long as they bound no less than is usual.
     fn fit_devices(&mut self) {
-        if !self.binders.is_empty() {
-            self.widest = least_bound(&mut self.binders);
-        }
+        let last = self.widest.map(|bytes| bytes.max(SEGMENT_BYTES));
+        self.widest = least_bound(&mut self.binders).or(last);
     }
 
     /// Bytes of the widest segment for an allocation.

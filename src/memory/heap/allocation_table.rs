@@ -234,6 +234,11 @@ impl AllocationTable {
         Ok((copy.buffers(), copy.take_stale(device, &self.words)))
     }
 
+    /// Has the next launch on `device` make its copy anew.
+    pub(super) fn forget_copy(&mut self, device: &DeviceShared) {
+        self.by_device.remove(&device.id);
+    }
+
     /// The allocation, now or before, at an offset from the heap's base.
     pub(super) fn whereabouts(&self, offset: u64) -> Whereabouts {
         let before = self.live.range(..=offset).next_back();
@@ -317,7 +322,15 @@ impl HeapShared {
             stale.extend(own_stale);
             view.own_table = own;
         }
-        record(device, stale)
+        let recorded = record(device, stale);
+        if recorded.is_err() {
+            // Words that did not get there are not known as stale any more: the next launch makes the copies anew.
+            if let Some(table) = lock(&self.table).as_mut() {
+                table.forget_copy(device);
+            }
+            DeviceMemory::forget_table_copy(device);
+        }
+        recorded
     }
 
     /// Notes that something was allocated. The state is locked.

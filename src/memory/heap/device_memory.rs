@@ -191,6 +191,13 @@ impl DeviceMemory {
         }
     }
 
+    /// Has the next launch make the device's copy of the table anew.
+    pub(super) fn forget_table_copy(device: &DeviceShared) {
+        if let Some(table) = &mut lock(&memory(device).segments).table {
+            table.forget_copy(device);
+        }
+    }
+
     /// The allocation at an address in the device's own memory, now or before.
     pub(super) fn whereabouts(device: &DeviceShared, address: u64) -> Option<Whereabouts> {
         let state = lock(&memory(device).segments);

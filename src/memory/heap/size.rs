@@ -161,6 +161,7 @@ impl HeapShared {
         let mut state = lock(&self.state);
         state.part = state.part.min(bytes);
         state.binders.push((Weak::clone(device), bytes));
+        state.widest = least_bound(&mut state.binders);
     }
 
     /// A device with this working set has come to share the heap.
@@ -261,10 +262,11 @@ impl ContextHeap {
             return known.clone();
         }
         // Held, so no device joins between the question and the answer.
-        let wishes = lock(&self.wishes);
+        let mut wishes = lock(&self.wishes);
         let size = wishes.size.unwrap_or(HeapSize::Default);
         let system = system_memory();
         let working_set = wishes.working_set.map_or(system, |known| known.min(system));
+        let binders = std::mem::take(&mut wishes.binders);
         let make = || {
             let mapping = wishes.mapping.as_ref().and_then(Weak::upgrade);
             if let Some(device) = mapping.filter(|_| !wishes.imported) {
@@ -279,7 +281,7 @@ impl ContextHeap {
         };
         let heap = self.heap.get_or_init(|| {
             let heap = make()?;
-            for (device, bytes) in &wishes.binders {
+            for (device, bytes) in &binders {
                 heap.shared.keep_within(device, *bytes);
             }
             Ok(heap)

@@ -42,11 +42,10 @@ fn a_full_heap_tells_what_helps() {
 fn wide_allocations_lie_in_what_every_device_binds() {
     const KIB: u64 = 1 << 10;
     let heap = SharedHeap::new(HeapSize::Bytes(64 * MIB)).unwrap();
-    {
-        // A machine in small.
-        let mut state = lock(&heap.shared.state);
-        (state.part, state.widest) = (MIB, Some(4 * MIB));
-    }
+    // A machine in small.
+    let (_wide, binder) = device();
+    heap.shared.keep_within(&binder, 4 * MIB);
+    lock(&heap.shared.state).part = MIB;
     let small = heap.alloc(1u32).unwrap();
     let offset = |ptr: Ptr<u8>| ptr.address() - heap.base().address();
     let mut wide = Vec::new();
@@ -85,6 +84,12 @@ fn wide_allocations_lie_in_what_every_device_binds() {
     let ptr = heap.alloc_bytes(3 * MIB, 16).unwrap();
     heap.free(ptr).unwrap();
     let heap = SharedHeap::new(HeapSize::Bytes(1 << 30)).unwrap();
+    let (device, binder) = self::device();
+    heap.shared.keep_within(&binder, 1 << 29);
+    drop(device);
+    // Between devices, what the last one bound is not refused.
+    let ptr = heap.alloc_bytes(200 * MIB, 16).unwrap();
+    heap.free(ptr).unwrap();
     let (_device, binder) = self::device();
     heap.shared.keep_within(&binder, 1 << 29);
     match heap.alloc_bytes((1 << 29) + 1, 16).unwrap_err() {
