@@ -149,6 +149,7 @@ impl Slices {
         }
         core.set_batch(None);
         self.looked = None;
+        self.suspicion = Suspicion::default();
     }
 
     /// Gives all memory back, for good.
