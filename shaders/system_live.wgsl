@@ -21,7 +21,7 @@ fn tombolo_system_fence() {}
 // says that it writes, the others how many words it takes.
 fn tombolo_system_place(index: u32, page: u32, page_high: u32, word: u32, access: u32) -> u32 {
     let limits = tombolo_system_table[3];
-    let lock = limits.x + (((page ^ (page_high * 0x85ebca6bu)) * 0x9e3779b9u) >> 20u);
+    let lock = limits.x + (((page ^ (page_high * $upper$)) * $both$) >> $shift$);
     var found = 0u;
     var frame = 0u;
     var mine = false;
@@ -43,7 +43,7 @@ fn tombolo_system_place(index: u32, page: u32, page_high: u32, word: u32, access
             }
             if mine {
                 // The host sees each word by itself: neither is 0 once it is there.
-                let at = limits.y + 2u * (atomicAdd(&tombolo_system_faults[0], 1u) & 16383u);
+                let at = limits.y + 2u * (atomicAdd(&tombolo_system_faults[0], 1u) & $last_post$);
                 atomicStore(&tombolo_system_faults[at], page | 0x80000000u);
                 atomicStore(&tombolo_system_faults[at + 1u], 0x80000000u | (page_high << 1u) | (page >> 31u));
                 tombolo_system_fence();

@@ -11,7 +11,10 @@ use crate::system_live::{EACH, TIERS, is_of, numbers};
 cases![
     frames_are_given_to_other_pages_while_the_kernel_runs,
     more_pages_than_frames_come_in_turn,
+    one_frame_takes_every_page_in_turn,
+    more_misses_than_the_list_has_slots,
     more_written_pages_than_frames_run_in_parts,
+    as_many_written_pages_as_frames_leave_none_for_others,
     a_pool_without_frames_is_an_error,
 ];
 
@@ -112,6 +115,111 @@ fn more_pages_than_frames_come_in_turn(f: &Fixture) {
             "{run:?}"
         );
     }
+}
+
+/// Where pages stay while a kernel runs, the grid runs in parts, and an invocation of a work-group of 64 is none.
+fn one_frame_takes_every_page_in_turn(f: &Fixture) {
+    let kernel = kernel(&f.device, EACH);
+    let values = numbers(300 * 1024);
+    let o: DeviceBuffer<u32> = f.device.buffer(&[0xdead; 256]).unwrap();
+    let mut memory = SystemMemory::new();
+    let pointer = memory.lend(&values);
+    memory.set_tier(Some(SystemTier::Live));
+    memory.set_pool_bytes(2 * 4096);
+    let launch = kernel.launch().value("words", &pointer).buffer("o", &o);
+    let ended = launch.workgroups(4).run_system(&mut memory);
+    let is_rationed = f.device.capabilities().needs_loop_guard();
+    match ended {
+        Err(SystemError::PoolFull { pages: 1, .. }) if is_rationed || !makes_room(f) => {}
+        ended => {
+            let run = ended.unwrap();
+            let expected: Vec<u32> = (0..256).map(|i| values[i * 1024]).collect();
+            assert_eq!(o.read().unwrap(), expected, "{run:?}");
+        }
+    }
+}
+
+/// One invocation reads 300 pages over and over, in an order that foretells nothing.
+fn more_misses_than_the_list_has_slots(f: &Fixture) {
+    const READS: u32 = 18_000;
+    let source = "
+        alias Words = array<u32>;
+        @group(0) @binding(0) var<uniform> words: usm_ptr;
+        @group(0) @binding(1) var<storage, read_write> o: array<u32>;
+        @compute @workgroup_size(1) fn main() {
+            let w = usm_Words(words);
+            var at = 1u;
+            var sum = 0u;
+            for (var i = 0u; i < 18000u; i++) {
+                at = at * 1664525u + 1013904223u;
+                sum = sum * 31u + w[(at >> 8u) % 300u * 1024u + i % 1024u];
+            }
+            o[0] = sum;
+        }";
+    let kernel = kernel(&f.device, source);
+    let values = numbers(300 * 1024);
+    let (mut at, mut expected) = (1u32, 0u32);
+    for i in 0..READS {
+        at = at.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let word = values[((at >> 8) % 300 * 1024 + i % 1024) as usize];
+        expected = expected.wrapping_mul(31).wrapping_add(word);
+    }
+    let o: DeviceBuffer<u32> = f.device.buffer(&[0xdead]).unwrap();
+    let mut memory = SystemMemory::new();
+    let pointer = memory.lend(&values);
+    memory.set_tier(Some(SystemTier::Live));
+    memory.set_pool_bytes(9 * 4096);
+    let launch = kernel.launch().value("words", &pointer).buffer("o", &o);
+    let ended = launch.workgroups(1).run_system(&mut memory);
+    let is_rationed = f.device.capabilities().needs_loop_guard();
+    match ended {
+        Err(SystemError::PoolFull { pages: 8, .. }) if is_rationed || !makes_room(f) => {}
+        // So many turns, each with an access, may be more than the adapter allows.
+        Err(SystemError::Wait(_)) if is_rationed => {}
+        ended => {
+            let run = ended.unwrap();
+            assert_eq!(o.read().unwrap(), [expected], "{run:?}");
+            assert!(run.pages_missed > 16_384, "{run:?}");
+        }
+    }
+}
+
+/// All frames keep pages that have been written, and one more page is read.
+fn as_many_written_pages_as_frames_leave_none_for_others(f: &Fixture) {
+    let source = "
+        alias Words = array<u32>;
+        @group(0) @binding(0) var<uniform> written: usm_ptr;
+        @group(0) @binding(1) var<uniform> others: usm_ptr;
+        @group(0) @binding(2) var<storage, read_write> o: array<u32>;
+        @compute @workgroup_size(8) fn main(
+            @builtin(local_invocation_index) i: u32, @builtin(workgroup_id) group: vec3<u32>,
+        ) {
+            let w = usm_Words(written);
+            if group.x == 0u { w[i * 1024u] += i + 1u; } else { o[i] = usm_Words(others)[i]; }
+        }";
+    let kernel = kernel(&f.device, source);
+    // Whole pages.
+    let mut memory_of_pages = numbers(9 * 1024);
+    let first = memory_of_pages.as_ptr().align_offset(4096);
+    let written = &mut memory_of_pages[first..first + 8 * 1024];
+    let mut expected = written.to_vec();
+    (0..8).for_each(|i| expected[i * 1024] = expected[i * 1024].wrapping_add(i as u32 + 1));
+    let others = numbers(8);
+    let o: DeviceBuffer<u32> = f.device.buffer(&[0xdead; 8]).unwrap();
+    let mut memory = SystemMemory::new();
+    let pointer = memory.lend_mut(written);
+    let read = memory.lend(&others);
+    memory.set_tier(Some(SystemTier::Live));
+    memory.set_pool_bytes(9 * 4096);
+    let launch = (kernel.launch().value("written", &pointer)).value("others", &read);
+    let run = (launch.buffer("o", &o).workgroups(2)).run_system(&mut memory);
+    let run = run.unwrap();
+    drop(memory);
+    assert_eq!(o.read().unwrap(), others, "{run:?}");
+    assert!(
+        memory_of_pages[first..first + 8 * 1024] == expected,
+        "{run:?}"
+    );
 }
 
 /// A word of each of 256 pages is written, and more is added to a buffer and a page that all share.

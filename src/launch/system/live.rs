@@ -83,7 +83,7 @@ impl Run<'_, '_> {
         let lends = &self.memory.lends;
         let room = usize::try_from(self.most_pages).unwrap_or(usize::MAX);
         match self.device.capabilities.evicts_pages() {
-            true => lends.pages_for_writing() > self.most_pages,
+            true => lends.pages_for_writing() >= self.most_pages,
             false => lends.pages(0).take(room.saturating_add(1)).count() > room,
         }
     }
@@ -126,8 +126,10 @@ impl Run<'_, '_> {
             });
         }
         self.write_back(&lent)?;
-        let flags = self.flags(&lent)?;
-        self.touched = Some(self.touched(&flags));
+        // Marks of a frame that has had several pages tell of none of them.
+        if self.report.pages_dropped == 0 {
+            self.touched = Some(self.touched(&self.flags(&lent)?));
+        }
         drop(lent);
         pages.keep(kept);
         Ok(())

@@ -40,6 +40,7 @@ use crate::device::live::{LiveBuffer, Reader};
 use crate::device::wait::lock;
 use crate::device::words::Words as _;
 use crate::device::{DeviceShared, LiveError};
+use crate::kernel::passes::pointers::{LIVE_LOCKS, LIVE_POSTS};
 use crate::memory::DeviceBuffer;
 use evict::Eviction;
 
@@ -51,11 +52,6 @@ const NO_MEMORY: u32 = 1;
 pub(crate) const FLAGS_START: u32 = 4;
 /// The word that says why an invocation has got no page.
 pub(crate) const WHY: u64 = 1;
-/// Locks for posting, as `shaders/system_live.wgsl` hashes pages to them.
-const LOCKS: u32 = 4096;
-/// Slots of the ring of posts, of which no more are full than there are locks: a power of two, as in
-/// `shaders/system_live.wgsl`.
-const POSTS: u32 = 16_384;
 /// The most pages with a place, in the longest run, and beside it.
 const MOST_IN_RUN: u64 = 1 << 24;
 const MOST_BESIDE: usize = 1 << 16;
@@ -174,7 +170,7 @@ impl LivePages {
             None => Self::new(device, frames, places.words())?,
         };
         let places = &memory.places.words()[..places.words() as usize];
-        let posts = &memory.posts.words()[..(memory.list() + 2 * POSTS) as usize];
+        let posts = &memory.posts.words()[..(memory.list() + 2 * LIVE_POSTS) as usize];
         // Frame 0 is for accesses that fail.
         let pool = &memory.pool.words()[..PAGE_WORDS];
         for word in places.iter().chain(posts).chain(pool) {
@@ -189,7 +185,7 @@ impl LivePages {
         let make = |reader, words: u64, label| {
             LiveBuffer::new(&device.raw, capabilities.backend, reader, 4 * words, label)
         };
-        let posts = u64::from(FLAGS_START + frames + LOCKS + 2 * POSTS);
+        let posts = u64::from(FLAGS_START + frames + LIVE_LOCKS + 2 * LIVE_POSTS);
         Ok(Self {
             pool: make(
                 Reader::Kernel,
@@ -220,7 +216,7 @@ impl LivePages {
     }
 
     fn list(&self) -> u32 {
-        FLAGS_START + self.frames + LOCKS
+        FLAGS_START + self.frames + LIVE_LOCKS
     }
 
     /// For invocations that wait at most `turns` turns.
@@ -320,7 +316,7 @@ impl<'p> Pager<'p> {
         let _closing = Closing(self.memory);
         let mut last = Instant::now();
         while self.failure.is_none() {
-            if self.answer() || self.look_ahead(0) {
+            if self.answer() || self.look_ahead(false) {
                 last = Instant::now();
                 continue;
             }
@@ -342,7 +338,11 @@ impl<'p> Pager<'p> {
             let Some(page) = self.waiting.pop_front() else {
                 break;
             };
-            is_any |= self.answer_page(page);
+            if !self.answer_page(page) {
+                // Every frame is busy, for the others as well.
+                break;
+            }
+            is_any = true;
         }
         while self.failure.is_none()
             && let Some(page) = self.posted()
@@ -353,7 +353,7 @@ impl<'p> Pager<'p> {
             }
             self.foretell(page);
             // Before the answer: an invocation that goes on would miss each likely page first.
-            (0..AT_ONCE).for_each(|_| _ = self.look_ahead(1));
+            (0..AT_ONCE).for_each(|_| _ = self.look_ahead(true));
             self.answer_page(page);
         }
         is_any
@@ -386,7 +386,7 @@ impl<'p> Pager<'p> {
 
     /// The page of the next post, once both words of the post are there.
     fn posted(&mut self) -> Option<u64> {
-        let at = (self.memory.list() + 2 * (self.next % POSTS)) as usize;
+        let at = (self.memory.list() + 2 * (self.next % LIVE_POSTS)) as usize;
         let words = self.memory.posts.words();
         let [low, high] = [at, at + 1].map(|at| words[at].load(Ordering::Acquire));
         if low & high & 1 << 31 == 0 {
@@ -400,23 +400,33 @@ impl<'p> Pager<'p> {
         Some(u64::from(low & 0x7fff_ffff) | u64::from(high & 0x7fff_ffff) << 31)
     }
 
-    /// Fetches a page that may be missed soon, and leaves `left` frames; returns whether there was such a page.
-    fn look_ahead(&mut self, left: u32) -> bool {
+    /// Fetches a page that may be missed soon; returns whether there was such a page. Beside a posted page, a frame is
+    /// left for that one, and pages that are there may have to make room.
+    fn look_ahead(&mut self, is_beside_post: bool) -> bool {
+        let left = u32::from(is_beside_post);
         let room = self.frames.room() / PREFETCHED_SHARE;
         // A page fetched in vain can be taken away again, and is unlikely where the pattern goes on.
         let is_sure = self.eviction.is_some() && self.goes_on;
         let is_enough = self.prefetched >= room.into() && !is_sure;
         let is_full = self.frames.left() <= left;
-        let makes_room = left > 0 && is_sure && self.frames.room() >= MANY;
+        let makes_room = is_beside_post && is_sure && self.frames.room() >= MANY;
         if is_enough || is_full && !makes_room {
             self.soon.clear();
         }
         while self.failure.is_none()
             && let Some(page) = self.soon.pop_front()
         {
-            if self.bring(page, false) == Brought::Now {
-                self.prefetched += 1;
-                return true;
+            match self.bring(page, false) {
+                Brought::Now => {
+                    self.prefetched += 1;
+                    return true;
+                }
+                Brought::Not => {}
+                // Every frame is busy: so it is for the other guesses.
+                Brought::Later => {
+                    self.soon.push_front(page);
+                    return false;
+                }
             }
         }
         false

@@ -139,6 +139,22 @@ impl PointerOptions {
 
 /// Bytes of the shared heap, and of device memory, for each word of the allocation tables.
 pub const HEAP_GRANULE: u64 = 16;
+/// Slots of the ring in which kernels post pages that are missing, a power of two (`shaders/system_live.wgsl`).
+pub const LIVE_POSTS: u32 = 16_384;
+/// Locks for posting, a power of two.
+pub const LIVE_LOCKS: u32 = 4096;
+// A lock is given back when its page has come, so no more slots than locks are full.
+const _: () = assert!(LIVE_LOCKS.is_power_of_two() && LIVE_POSTS.is_power_of_two());
+const _: () = assert!(LIVE_LOCKS < LIVE_POSTS);
+/// The factors of the upper word and of the whole in [`live_lock`].
+pub const LIVE_FACTORS: [u32; 2] = [0x85eb_ca6b, 0x9e37_79b9];
+
+/// The lock by which kernels post the page with this number.
+pub fn live_lock(page: u64) -> u32 {
+    let [upper, both] = LIVE_FACTORS;
+    let (low, high) = (page as u32, (page >> 32) as u32);
+    (low ^ high.wrapping_mul(upper)).wrapping_mul(both) >> (32 - LIVE_LOCKS.ilog2())
+}
 /// See [`HEAP_GRANULE`].
 pub const DEVICE_GRANULE: u64 = 256;
 

@@ -31,7 +31,8 @@ use super::builder::{Builder, Value};
 use super::heap::Heap;
 use super::options::site_code;
 use super::options::{
-    HeapElement, HeapMemory, LivePlaces, PointerError, PointerErrorKind, PointerOptions, WRITE_BIT,
+    HeapElement, HeapMemory, LIVE_FACTORS, LIVE_LOCKS, LIVE_POSTS, LivePlaces, PointerError,
+    PointerErrorKind, PointerOptions, WRITE_BIT,
 };
 use super::place::{Base, Place, Root};
 use super::rewrite::Rewriter;
@@ -166,7 +167,14 @@ fn text_of(live: Option<LivePlaces>, element: HeapElement) -> String {
         true => evicting(element, live.barriers),
         false => STAY.to_owned(),
     };
-    [TEXT, LIVE, turns, &frames].concat()
+    let [upper, both] = LIVE_FACTORS;
+    let live = Template::new(LIVE)
+        .set("upper", format!("{upper:#x}u"))
+        .set("both", format!("{both:#x}u"))
+        .set("shift", format!("{}u", 32 - LIVE_LOCKS.ilog2()))
+        .set("last_post", format!("{}u", LIVE_POSTS - 1))
+        .fill();
+    [TEXT, &live, turns, &frames].concat()
 }
 
 /// The functions of frames that may be taken away, for a pool of such elements.

@@ -28,7 +28,9 @@ use std::sync::atomic::{Ordering, fence};
 
 use super::{Brought, FIRST_PLACE, FLAGS_START, LivePages, Pager};
 use crate::device::words::Words as _;
+use crate::kernel::passes::pointers::live_lock;
 use crate::memory::system::frames::Lacking;
+use crate::memory::system::lends::Rights;
 use crate::memory::system::table::WRITTEN;
 
 /// Which page goes next.
@@ -66,9 +68,7 @@ enum Frame {
 impl LivePages {
     /// The lock by which invocations post a page, as `shaders/system_live.wgsl` finds it.
     fn lock_of(&self, page: u64) -> u32 {
-        let (low, high) = (page as u32, (page >> 32) as u32);
-        let hash = (low ^ high.wrapping_mul(0x85eb_ca6b)).wrapping_mul(0x9e37_79b9);
-        FLAGS_START + self.frames + (hash >> 20)
+        FLAGS_START + self.frames + live_lock(page)
     }
 }
 
@@ -141,7 +141,10 @@ impl Pager<'_> {
             .and_then(|all| all.generations.get(frame as usize));
         let is_numbered =
             generation.is_some_and(|last| memory.place_of(frame, last.saturating_add(1)).is_some());
-        if !is_numbered || flags.load(Ordering::Relaxed) & WRITTEN != 0 {
+        // A mark may be that of an invocation that meant the page before this one.
+        let is_written =
+            |flags: u32| flags & WRITTEN != 0 && self.lends.rights(page).write != Rights::NONE;
+        if !is_numbered || is_written(flags.load(Ordering::Relaxed)) {
             return (Frame::Kept, None);
         }
         let lock = memory.lock_of(page);
@@ -152,7 +155,7 @@ impl Pager<'_> {
         }
         let word = place.swap(0, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-        if flags.load(Ordering::SeqCst) & WRITTEN != 0 {
+        if is_written(flags.load(Ordering::SeqCst)) {
             place.store(word, Ordering::SeqCst);
             return (Frame::Kept, None);
         }
