@@ -325,12 +325,13 @@ mod tests {
         ) {
             let whole = Groups::whole([x, y, z], [limit; 3]);
             let mut left = vec![whole.part()];
-            let mut seen = Vec::new();
+            let (mut seen, mut begun) = (Vec::new(), Vec::new());
             while let Some(part) = left.pop() {
                 let all = part.size.iter().map(|&n| u64::from(n)).product::<u64>();
                 match part.halves().filter(|_| all > largest) {
                     Some([first, second]) => left.extend([second, first]),
                     None => {
+                        begun.push([part.base[2], part.base[1], part.base[0]]);
                         prop_assert!(part == whole.part() || !whole.only(part).fits_one_dispatch());
                         for (base, size) in whole.only(part).tiles() {
                             for k in base[2]..base[2] + size[2] {
@@ -342,6 +343,7 @@ mod tests {
                     }
                 }
             }
+            prop_assert!(begun.is_sorted(), "{:?}", begun);
             prop_assert_eq!(seen.len() as u64, whole.total());
             seen.sort_unstable();
             seen.dedup();

@@ -74,6 +74,11 @@ impl<'s> Part<'s> for Undo {
 }
 
 impl Copies {
+    /// Has the next submission copy anew what is there then.
+    pub(in crate::launch) fn renew(&self) {
+        self.is_made.store(false, Ordering::Release);
+    }
+
     /// Restores buffers of the device, where the launch is not repeated after all. Buffers of the context may be
     /// elsewhere by now, and the heap in other hands: both keep their contents.
     ///

@@ -97,6 +97,8 @@ impl Run<'_, '_> {
             self.report.pages_prefetched += u64::from(self.fetch(page)?);
         }
         self.launch.settings.undo = Some(Arc::clone(copies));
+        // What the next parts find; `copies` keep what the launch has found.
+        let later = Arc::<Copies>::default();
         let mut next: Vec<GridPart> = Vec::new();
         loop {
             match self.until_nothing_is_missing()? {
@@ -106,7 +108,8 @@ impl Run<'_, '_> {
                         self.part = Some(part);
                         self.report.parts += 1;
                         // The next part begins at the end of the finished part.
-                        self.launch.settings.undo = Some(Arc::default());
+                        later.renew();
+                        self.launch.settings.undo = Some(Arc::clone(&later));
                     }
                 },
                 Some(needed) => {
