@@ -1,5 +1,7 @@
 //! Programs of several sources, and with what else a program can have.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -56,6 +58,18 @@ impl Program {
     }
 }
 
+/// The text of a file. Of a longer one so much comes that the text is refused for its length.
+fn read_within(path: &Path, limit: usize) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    let most = limit as u64 + 1;
+    File::open(path)?.take(most).read_to_end(&mut bytes)?;
+    match bytes.len() > limit {
+        true => Ok(String::from_utf8_lossy(&bytes).into_owned()),
+        false => String::from_utf8(bytes)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error)),
+    }
+}
+
 /// Refuses sources that are too long together.
 fn is_short(sources: &[(String, Arc<str>)]) -> Result<(), KernelError> {
     let lengths = sources.iter().map(|(_, source)| source.len());
@@ -103,13 +117,13 @@ impl ProgramBuilder {
     }
 
     /// Adds the source in a file, such as a library of helpers, by the path as its name; otherwise as
-    /// [`ProgramBuilder::source`]. The file is read when the program is built, not again later: a program that travels
+    /// [`ProgramBuilder::source`]. The file is read by this call, not again later: a program that travels
     /// without its files uses `source` and `include_str!`.
     ///
-    /// A file that cannot be read is [`ProgramMistake::Unreadable`].
+    /// A file that cannot be read is [`ProgramMistake::Unreadable`]; no more is read than [`Program::LIMITS`] allow.
     pub fn import(mut self, path: impl AsRef<Path>) -> Self {
         let name = path.as_ref().display().to_string();
-        match std::fs::read_to_string(&path) {
+        match read_within(path.as_ref(), Program::LIMITS.bytes) {
             Ok(source) => self.source(name, source),
             Err(error) => {
                 let reason = error.to_string();
