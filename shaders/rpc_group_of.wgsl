@@ -100,7 +100,7 @@ $arguments$
                     var sum = tombolo_group_take();
                     sum += tombolo_call_store(arguments, $opcode$u);
                     sum += tombolo_call_store(arguments + 1u, 1u + now * $words$u);
-                    sum += tombolo_call_store(arguments + 4u, now);
+                    sum += tombolo_call_store(arguments + tombolo_packet_payload, now);
                     tombolo_call_seal(arguments, sum, requests + port, request);
                     tombolo_call_fence();
                     tombolo_call_publish(requests + port, request);
@@ -119,7 +119,7 @@ $posted$
                 if is_mine && status == tombolo_status_done {
                     tombolo_call_fence();
                     let results = answers + 1u + record * $result_words$u;
-                    reply.status = atomicLoad(&tombolo_calls[results + 3u]);
+                    reply.status = atomicLoad(&tombolo_calls[results + tombolo_packet_payload - 1u]);
                     if reply.status == tombolo_status_done {
 $results$
                     }

@@ -79,7 +79,7 @@ fn tombolo_call_put(s: ptr<function, tombolo_call_stream>, word: u32) {
         return;
     }
     (*s).status = tombolo_status_done;
-    (*s).sum += tombolo_call_store((*s).arguments + 4u + (*s).put, word);
+    (*s).sum += tombolo_call_store((*s).arguments + tombolo_packet_payload + (*s).put, word);
     (*s).put += 1u;
     if (*s).put >= (*s).room {
         tombolo_call_send(s, 1u);
@@ -103,7 +103,7 @@ fn tombolo_call_get(s: ptr<function, tombolo_call_stream>) -> u32 {
         }
     }
     (*s).got += 1u;
-    return atomicLoad(&tombolo_calls[(*s).results + 3u + (*s).got]);
+    return atomicLoad(&tombolo_calls[(*s).results + tombolo_packet_payload - 1u + (*s).got]);
 }
 
 // Whether the host has said what the stream came to; the port is still held then.

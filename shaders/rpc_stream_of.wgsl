@@ -14,7 +14,7 @@ $results$
         tombolo_call_release(s);
         (*s).status = tombolo_status_no_ticket;
     } else {
-        reply.status = select((*s).status, tombolo_status_no_ticket, (*s).status == 0u);
+        reply.status = select((*s).status, tombolo_status_no_ticket, (*s).status == tombolo_status_unset);
     }
     (*s).given = 0u;
     return reply;

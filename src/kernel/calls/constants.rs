@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::device::CallStatus;
-use crate::device::call_words::{BEGUN, HEADER, SEAL, SEAL_FACTORS, SEAL_SHIFT};
+use crate::device::call_words::{BEGUN, HEADER, PREFIX, SEAL, SEAL_FACTORS, SEAL_SHIFT};
 
 /// The statuses that the runtime's own texts tell apart.
 const STATUSES: [(&str, CallStatus); 8] = [
@@ -25,8 +25,12 @@ pub(super) fn constants() -> String {
     let packet = [
         ("packet", "begun", BEGUN as u32),
         ("packet", "seal", SEAL as u32),
+        ("packet", "payload", PREFIX as u32),
     ];
     let statuses = STATUSES.map(|(name, status)| ("status", name, status.code()));
+    // What WGSL makes of a variable without a value: of a stream that has not been used.
+    let unset = [("status", "unset", 0)];
+    let statuses = unset.into_iter().chain(statuses);
     for (kind, name, value) in header.into_iter().chain(packet).chain(statuses) {
         let _ = writeln!(text, "const tombolo_{kind}_{name} = {value}u;");
     }

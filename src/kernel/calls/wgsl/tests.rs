@@ -226,7 +226,7 @@ fn faults_of_the_caller_are_reported_at_the_call() {
 /// Numbers that Rust has names for are never written into the texts of calls.
 #[test]
 fn kernels_and_host_agree_on_the_header() {
-    use crate::device::call_words::HEADER;
+    use crate::device::call_words::{HEADER, PREFIX};
     let texts = [COMMON, STREAMS, TEXTS.concat().as_str()].concat();
     for (name, index) in HEADER {
         assert!(
@@ -237,11 +237,16 @@ fn kernels_and_host_agree_on_the_header() {
         let line = format!("const tombolo_header_{name} = {index}u;");
         assert!(constants().lines().any(|known| known == line), "{name}");
     }
-    let numbers = |line: &&str| {
-        let (_, behind) = line.split_once("status = ").unwrap_or(("", ""));
-        behind.starts_with(|c: char| c.is_ascii_digit())
-    };
-    assert_eq!(texts.lines().find(numbers), None);
+    for sign in ["=", "==", "!="] {
+        let before = format!("status {sign} ");
+        let mut behind = texts.split(&before).skip(1);
+        let is_number = |text: &&str| text.starts_with(|c: char| c.is_ascii_digit());
+        assert_eq!(behind.find(is_number), None, "{sign}");
+    }
+    assert!(
+        !texts.contains(&format!("+ {PREFIX}u")),
+        "a payload's place"
+    );
 }
 
 #[test]
