@@ -24,6 +24,8 @@ fn main() {
     condition("web", family == "wasm" && system == "unknown");
     condition("vulkan", vulkan);
     condition("embedded", embedded);
+    // OpenGL, on the systems where wgpu has it by this feature alone.
+    condition("gles", may_have_vulkan && has("GLES"));
     // Whether a backend of the build has memory that the host and running kernels see at once.
     condition("live_memory", vulkan || dx12 || metal || embedded);
     // Given to the compiler from outside, by a task that looks at the languages of all backends.

@@ -26,6 +26,10 @@ use crate::clock::Instant;
 #[cfg(unix)]
 const MOST: Duration = Duration::from_secs(2);
 
+/// How long it waits for devices that end inside: a driver may take seconds for one, and is not to be unloaded meanwhile.
+#[cfg(unix)]
+const MOST_FOR_DEVICES: Duration = Duration::from_secs(30);
+
 /// Between two looks of the thread that closes the guard.
 #[cfg(any(unix, test))]
 const LOOK: Duration = Duration::from_micros(200);
@@ -50,6 +54,8 @@ impl Drop for Back {
 struct ShutdownGuard {
     lock: RwLock<()>,
     is_closed: AtomicBool,
+    /// Devices whose ends are under way inside.
+    ending: AtomicUsize,
 }
 
 impl ShutdownGuard {
@@ -57,7 +63,22 @@ impl ShutdownGuard {
         Self {
             lock: RwLock::new(()),
             is_closed: AtomicBool::new(false),
+            ending: AtomicUsize::new(0),
         }
+    }
+
+    fn ending<T>(&self, work: impl FnOnce() -> T) -> T {
+        struct Ended<'g>(&'g AtomicUsize);
+        impl Drop for Ended<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Release);
+            }
+        }
+        self.inside(|| {
+            self.ending.fetch_add(1, Ordering::Release);
+            let _ended = Ended(&self.ending);
+            work()
+        })
     }
 
     fn inside<T>(&self, work: impl FnOnce() -> T) -> T {
@@ -67,10 +88,15 @@ impl ShutdownGuard {
         work()
     }
 
-    /// Closes the guard for good; `false` if threads are still inside after `most`, or this thread is inside.
+    /// Closes the guard for good; `false` if threads are still inside after `most`, and where a device ends there after
+    /// `for_devices`, or if this thread is inside.
     #[cfg(any(unix, test))]
-    fn close(&self, most: Duration) -> bool {
+    fn close(&self, most: Duration, for_devices: Duration) -> bool {
         let begun = Instant::now();
+        let is_over = || match self.ending.load(Ordering::Acquire) {
+            0 => begun.elapsed() >= most,
+            _ => begun.elapsed() >= most.max(for_devices),
+        };
         while !INSIDE.get() && !self.is_closed.load(Ordering::Acquire) {
             match self.lock.try_write() {
                 Ok(closed) => {
@@ -79,7 +105,7 @@ impl ShutdownGuard {
                     return true;
                 }
                 Err(TryLockError::Poisoned(_)) => return false,
-                Err(TryLockError::WouldBlock) if begun.elapsed() >= most => return false,
+                Err(TryLockError::WouldBlock) if is_over() => return false,
                 Err(TryLockError::WouldBlock) => std::thread::sleep(LOOK),
             }
         }
@@ -91,6 +117,11 @@ impl ShutdownGuard {
 /// process ends the call never returns.
 pub(crate) fn inside<T>(work: impl FnOnce() -> T) -> T {
     SHUTDOWN.inside(work)
+}
+
+/// As [`inside`], where the work is the end of a device.
+pub(crate) fn ending<T>(work: impl FnOnce() -> T) -> T {
+    SHUTDOWN.ending(work)
 }
 
 /// The most times the guard is watched: drivers register their exit handlers at first use, and there are not more
@@ -139,10 +170,10 @@ impl Worker {
 
 #[cfg(unix)]
 mod system {
-    use super::{MOST, SHUTDOWN};
+    use super::{MOST, MOST_FOR_DEVICES, SHUTDOWN};
 
     extern "C" fn close() {
-        SHUTDOWN.close(MOST);
+        SHUTDOWN.close(MOST, MOST_FOR_DEVICES);
     }
 
     #[allow(unsafe_code)]
@@ -167,6 +198,8 @@ mod tests {
 
     use super::*;
 
+    const MINUTE: Duration = Duration::from_secs(60);
+
     #[test]
     fn the_guard_closes_when_all_have_come_out() {
         let guard = ShutdownGuard::new();
@@ -177,25 +210,45 @@ mod tests {
             let inside = scope.spawn(move || {
                 guard.inside(|| {
                     entered.send(()).unwrap();
-                    may_leave.recv_timeout(Duration::from_secs(60)).unwrap();
+                    may_leave.recv_timeout(MINUTE).unwrap();
                 });
             });
-            has_entered.recv_timeout(Duration::from_secs(60)).unwrap();
-            assert!(!guard.close(Duration::ZERO));
+            has_entered.recv_timeout(MINUTE).unwrap();
+            assert!(!guard.close(Duration::ZERO, Duration::ZERO));
             leave.send(()).unwrap();
-            assert!(guard.close(Duration::from_secs(60)));
+            assert!(guard.close(MINUTE, Duration::ZERO));
             inside.join().unwrap();
         });
         // No thread comes in any more, and the guard is closed once.
         assert!(guard.lock.try_read().is_err());
-        assert!(guard.close(Duration::ZERO));
+        assert!(guard.close(Duration::ZERO, Duration::ZERO));
+    }
+
+    #[test]
+    fn the_end_of_a_device_is_waited_for_longer() {
+        let guard = ShutdownGuard::new();
+        let ((entered, has_entered), (leave, may_leave)) = (channel(), channel::<()>());
+        std::thread::scope(|scope| {
+            let guard = &guard;
+            scope.spawn(move || {
+                guard.ending(|| {
+                    entered.send(()).unwrap();
+                    may_leave.recv_timeout(MINUTE).unwrap();
+                });
+            });
+            has_entered.recv_timeout(MINUTE).unwrap();
+            assert!(!guard.close(Duration::ZERO, Duration::ZERO));
+            let closing = scope.spawn(|| guard.close(Duration::ZERO, MINUTE));
+            leave.send(()).unwrap();
+            assert!(closing.join().unwrap());
+        });
     }
 
     #[test]
     fn who_ends_the_process_from_inside_does_not_wait_for_himself() {
         let guard = ShutdownGuard::new();
-        assert!(!guard.inside(|| guard.close(Duration::from_secs(3600))));
-        assert!(guard.close(Duration::ZERO));
+        assert!(!guard.inside(|| guard.close(MINUTE, MINUTE)));
+        assert!(guard.close(Duration::ZERO, Duration::ZERO));
     }
 
     #[test]
@@ -220,7 +273,7 @@ mod tests {
         has_left.try_recv().unwrap_err();
         leave.send(()).unwrap();
         let (worker, leave, has_left) = start();
-        assert!(guard.close(Duration::ZERO));
+        assert!(guard.close(Duration::ZERO, Duration::ZERO));
         worker.join_unless(&guard);
         has_left.try_recv().unwrap_err();
         leave.send(()).unwrap();

@@ -13,6 +13,7 @@ use std::task::Waker;
 
 use super::capture;
 use super::pace::Pace;
+use super::pinned::pinned;
 use super::submissions::Submissions;
 use super::wait::lock;
 use crate::clock::Instant;
@@ -38,6 +39,9 @@ struct ReportState {
     /// The bytes were taken, and the memory unmapped.
     is_taken: bool,
 }
+
+/// Bytes copied at a time: little enough for the stack, and for the processor's first cache.
+const PIECE: usize = 16 << 10;
 
 /// Where a mapping stands.
 #[derive(Debug, PartialEq, Eq)]
@@ -136,18 +140,35 @@ impl Mapping {
         lock(&self.report.0).waker = Some(waker.clone());
     }
 
-    /// Hands the bytes to `read` and unmaps the memory; once.
+    /// Hands the bytes to `read` and unmaps the memory; once. `read` does what [`pinned`] allows.
     ///
     /// # Errors
-    /// wgpu's own words, where the memory is not mapped.
+    /// wgpu's own words, where the memory is not mapped, or gone with its device.
     pub(crate) fn take<T>(&self, read: impl FnOnce(&[u8]) -> T) -> Result<T, String> {
+        self.viewed(|view| pinned(&self.device, &self.buffer, || read(view)))
+    }
+
+    /// As [`Self::take`], with bytes that have been copied, and come with their place, in order: `read` may call wgpu.
+    pub(crate) fn take_copied(&self, mut read: impl FnMut(usize, &[u8])) -> Result<(), String> {
+        let mut copied = [0; PIECE];
+        self.viewed(|view| {
+            for (number, bytes) in view.chunks(PIECE).enumerate() {
+                let copied = &mut copied[..bytes.len()];
+                pinned(&self.device, &self.buffer, || copied.copy_from_slice(bytes))?;
+                read(number * PIECE, copied);
+            }
+            Ok(())
+        })
+    }
+
+    /// Hands a view of the bytes to `read`, once, and unmaps the memory.
+    fn viewed<T>(&self, read: impl FnOnce(&[u8]) -> Result<T, String>) -> Result<T, String> {
         let mut state = lock(&self.report.0);
-        let read = match self.buffer.get_mapped_range(self.range.clone()) {
-            Ok(view) => read(&view),
-            Err(error) => return Err(error.to_string()),
-        };
+        let view = self.buffer.get_mapped_range(self.range.clone());
+        let read = read(&view.map_err(|error| error.to_string())?)?;
         state.is_taken = true;
-        self.buffer.unmap();
+        // wgpu reports memory that has gone with its device meanwhile.
+        let _ = capture(&self.device, || self.buffer.unmap());
         Ok(read)
     }
 }
@@ -235,6 +256,51 @@ mod tests {
             drop(Mapping::begin(raw, &memory, 0..16));
             let last = Mapping::begin(raw, &memory, 0..16);
             assert_eq!(last.wait(submissions, None), Mapped::Ready);
+        }
+    }
+
+    /// A kernel's bytes are read while another thread ends the device and has wgpu give the device's memory back.
+    #[test]
+    fn memory_stays_while_its_bytes_are_read() {
+        const BYTES: u64 = 8 << 20;
+        let _alone = hooks::alone();
+        let context = Context::new().unwrap();
+        for adapter in context.adapters() {
+            let device = context.device_at(adapter.index).unwrap();
+            let raw = device.raw().clone();
+            let [from, to] =
+                [wgpu::BufferUsages::COPY_SRC, wgpu::BufferUsages::MAP_READ].map(|usage| {
+                    raw.create_buffer(&wgpu::BufferDescriptor {
+                        label: None,
+                        size: BYTES,
+                        usage: usage | wgpu::BufferUsages::COPY_DST,
+                        mapped_at_creation: false,
+                    })
+                });
+            let words: Vec<u32> = (0..BYTES as u32 / 4).map(|i| i.wrapping_mul(977)).collect();
+            device
+                .raw_queue()
+                .write_buffer(&from, 0, bytemuck::cast_slice(&words));
+            let mut encoder = raw.create_command_encoder(&Default::default());
+            encoder.copy_buffer_to_buffer(&from, 0, &to, 0, BYTES);
+            device.raw_queue().submit([encoder.finish()]);
+            let coming = Mapping::begin(&raw, &to, 0..BYTES);
+            let submissions = &device.shared.submissions;
+            assert_eq!(coming.wait(submissions, None), Mapped::Ready);
+            let (begin, begun) = std::sync::mpsc::channel();
+            let ending = std::thread::spawn(move || {
+                begun.recv().unwrap();
+                raw.destroy();
+                // wgpu may say that a destroyed device has ended its work, or that the device is gone.
+                let _ = raw.poll(wgpu::PollType::Poll);
+            });
+            // So often that the other thread has come to its end, or waits.
+            let all_right = coming.take(|bytes| {
+                begin.send(()).unwrap();
+                (0..200).all(|_| bytemuck::cast_slice::<u8, u32>(bytes) == words)
+            });
+            assert!(all_right.unwrap(), "{}", adapter.name);
+            ending.join().unwrap();
         }
     }
 }

@@ -26,6 +26,7 @@ pub(crate) mod mapping;
 pub(crate) mod open;
 pub(crate) mod outcome;
 pub(crate) mod pace;
+pub(crate) mod pinned;
 pub(crate) mod pipeline_cache;
 pub(crate) mod prints;
 pub(crate) mod probe;

@@ -24,7 +24,7 @@ pub(crate) fn release_elsewhere(value: impl Send + 'static) {
     }
     let spawned = std::thread::Builder::new()
         .name("tombolo release".to_owned())
-        .spawn(|| exit::inside(release));
+        .spawn(|| exit::ending(release));
     if let Err(error) = spawned {
         log::warn!("memory of a device that was dropped is kept, for want of a thread: {error}");
     }

@@ -319,6 +319,7 @@ impl Root {
             memories.push((piece.range.clone(), memory.clone(), at));
             parts.push(Piece::Bytes {
                 from: piece,
+                device: device.raw.clone(),
                 to: memory,
             });
         }

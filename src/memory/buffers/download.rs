@@ -142,6 +142,11 @@ impl Download {
     pub(super) fn take(&self, use_them: impl FnOnce(&[u8])) -> Result<(), Missed> {
         Ok(self.coming.read(use_them)?)
     }
+
+    /// As [`Self::take`], in pieces with their places; `use_them` may call wgpu.
+    pub(super) fn take_copied(&self, use_them: impl FnMut(usize, &[u8])) -> Result<(), Missed> {
+        Ok(self.coming.read_copied(use_them)?)
+    }
 }
 
 /// Copies the bytes of the pieces to `bytes`, which begins at byte `start` of the buffer.

@@ -14,13 +14,14 @@ use std::time::Duration;
 use super::download::{Download, Missed};
 use crate::clock::Instant;
 use crate::device::DeviceShared;
+use crate::device::capture;
 use crate::device::exit::{self, Worker};
 use crate::device::external_dependency::ExternalDependency;
 use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::queue::Batch;
 use crate::device::submissions::{Progress, Submissions};
 use crate::device::wait::lock;
-use crate::memory::staging::fill;
+use crate::memory::staging::Filling;
 
 /// The host's work before a batch is submitted.
 pub(super) struct Hop {
@@ -49,7 +50,11 @@ enum Work {
 /// One step of the work.
 pub(super) enum Piece {
     /// Bytes arrive, and are copied to mapped memory.
-    Bytes { from: Download, to: wgpu::Buffer },
+    Bytes {
+        from: Download,
+        device: wgpu::Device,
+        to: wgpu::Buffer,
+    },
     /// The end of a submitted batch of another device.
     End(End),
 }
@@ -118,32 +123,32 @@ impl End {
 
 impl Piece {
     fn happen(&self, deadline: Option<Instant>) -> Result<(), Missed> {
-        let (from, to) = match self {
+        let (from, device, to) = match self {
             Self::End(end) => return end.wait(deadline),
-            Self::Bytes { from, to } => (from, to),
+            Self::Bytes { from, device, to } => (from, device, to),
         };
-        let mut filled = Ok(());
-        let skip = from.range.start % 4;
         from.arrive(deadline)?;
-        from.take(|bytes| {
-            let end = skip + bytes.len() as u64;
-            filled = match to.get_mapped_range_mut(0..end.next_multiple_of(4)) {
-                Ok(mut view) => {
-                    fill(&mut view, skip, bytes);
-                    Ok(())
-                }
-                Err(error) => Err(error.to_string()),
-            };
+        let refused = |message| Missed::Failed(ExecutionError::Refused { message });
+        let (first, bytes) = (from.range.start % 4, from.range.end - from.range.start);
+        let mut filling =
+            Filling::begin(device, to, first as usize, bytes as usize).map_err(refused)?;
+        let mut filled = Ok(());
+        // Memory of two devices is never pinned at once.
+        from.take_copied(|at, bytes| {
+            if filled.is_ok() {
+                filled = filling.write(at, bytes);
+            }
         })?;
-        to.unmap();
-        filled.map_err(|message| Missed::Failed(ExecutionError::Refused { message }))
+        drop(filling);
+        let ((), _) = capture(device, || to.unmap());
+        filled.map_err(refused)
     }
 
     /// Releases the memory of a piece that will not arrive.
     fn give_up(&self) {
-        if let Self::Bytes { to, .. } = self {
-            // wgpu refuses submissions with mapped memory.
-            to.unmap();
+        if let Self::Bytes { device, to, .. } = self {
+            // wgpu refuses submissions with mapped memory, and reports memory that has gone with its device.
+            let ((), _) = capture(device, || to.unmap());
         }
     }
 }

@@ -98,7 +98,21 @@ impl Coming {
         }
     }
 
-    /// Passes the bytes, which have arrived, to `read`; once.
+    /// As [`Self::read`], by [`Mapping::take_copied`].
+    pub(crate) fn read_copied(&self, mut read: impl FnMut(usize, &[u8])) -> Result<(), Missing> {
+        let first = (self.piece.bytes.start - self.piece.words().start) as usize;
+        let wanted = first..first + self.len();
+        let read = self.mapping.take_copied(|at, bytes| {
+            let here = at.max(wanted.start)..(at + bytes.len()).min(wanted.end);
+            if !here.is_empty() {
+                let part = &bytes[here.start - at..here.end - at];
+                read(here.start - wanted.start, part);
+            }
+        });
+        read.map_err(Missing::Refused)
+    }
+
+    /// Passes the bytes, which have arrived, to `read`, once, by [`Mapping::take`].
     pub(crate) fn read(&self, read: impl FnOnce(&[u8])) -> Result<(), Missing> {
         let first = (self.piece.bytes.start - self.piece.words().start) as usize;
         let wanted = first..first + self.len();

@@ -22,6 +22,7 @@
 //! Parameters of the runtime's own kernels travel with the batch's uniforms.
 
 mod coming;
+mod filling;
 mod pieces;
 pub(crate) mod pump;
 pub(crate) mod receive;
@@ -31,6 +32,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 pub(crate) use self::coming::{AWAIT_READ, Coming, Missing, check_submitted};
+pub(crate) use self::filling::Filling;
 pub(crate) use self::pieces::{Piece, pieces};
 
 use super::buffers::End;
@@ -173,12 +175,11 @@ fn fill_and_unmap(
     at: u64,
     bytes: &[u8],
 ) -> Result<(), MemoryError> {
-    let end = (at + bytes.len() as u64).next_multiple_of(4);
     let (filled, error) = capture(&device.raw, || {
-        let view = memory.get_mapped_range_mut(0..end);
-        let filled = view.map(|mut view| fill(&mut view, at, bytes));
+        let filling = Filling::begin(&device.raw, memory, at as usize, bytes.len());
+        let filled = filling.and_then(|mut filling| filling.write(0, bytes));
         memory.unmap();
-        filled.map_err(|error| error.to_string())
+        filled
     });
     let message = match (error, filled) {
         (None, Ok(())) => return Ok(()),
@@ -374,17 +375,6 @@ impl Staging {
         let scratch = lock(&self.scratch).take();
         drop((uploads, scratch));
     }
-}
-
-/// Writes `bytes` from byte `at` on, and zeros to the rest of the words.
-pub(crate) fn fill(view: &mut wgpu::BufferViewMut, at: u64, bytes: &[u8]) {
-    const ZEROS: [u8; 4] = [0; 4];
-    let (at, end) = (at as usize, at as usize + bytes.len());
-    let whole = end.next_multiple_of(4);
-    view.slice(..at).copy_from_slice(&ZEROS[..at]);
-    view.slice(at..end).copy_from_slice(bytes);
-    view.slice(end..whole)
-        .copy_from_slice(&ZEROS[..whole - end]);
 }
 
 impl Device {
