@@ -176,11 +176,12 @@ impl Suite {
         }
     }
 
-    pub fn run(self) -> ExitCode {
+    pub fn run(mut self) -> ExitCode {
         let names: Vec<&str> = self.trials.iter().map(Trial::name).collect();
         if let Some(status) = crate::processes::run(&self.arguments, &names) {
             return status;
         }
+        crate::processes::keep_share(self.arguments.filter.as_deref(), &mut self.trials);
         libtest_mimic::run(&self.arguments, self.trials).exit_code()
     }
 }

@@ -1,14 +1,16 @@
-//! The suite in several processes, one for each adapter.
+//! The suite in several processes, some for each adapter.
 //!
 //! A process runs one test at a time: drivers that run on the processor do not stand more. Tests of different adapters
 //! have nothing in common but the processor, and most of their time goes to compilers of kernels, which use one core
 //! each. So where `TOMBOLO_TEST_PROCESSES` says how many processes may run at once, and the whole suite is asked for,
-//! the program runs itself for each adapter and passes on every line. Test names begin with the adapter's, so that
-//! nothing is lost in between.
+//! the program runs itself for each adapter, and for each share of an adapter with many tests, so that no processor is
+//! left without work while the slowest adapter goes on. Every line is passed on. Test names begin with the adapter's, so
+//! that nothing is lost in between.
 //!
 //! A process that succeeds is not enough: one that finds no adapter has no tests and fails none, and one that a driver
 //! ends may do so with success. The last line has to tell of as many tests as this program knows ([`judge`]).
 
+use std::fmt;
 use std::io::{self, BufRead, BufReader};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Mutex;
@@ -19,13 +21,58 @@ use libtest_mimic::{Arguments, Failed, Trial};
 /// The environment's variable with the number of processes.
 const VARIABLE: &str = "TOMBOLO_TEST_PROCESSES";
 
+/// The environment's variable with the share of a process, as `2/3` for the last of three.
+const SHARE: &str = "TOMBOLO_TEST_SHARE";
+
+/// Shares of a group with many tests, and how many those are.
+const SHARES: usize = 3;
+const MANY: usize = 200;
+
 /// What the tests of one process have in common.
 #[derive(Debug, PartialEq)]
 struct Group {
     /// The part of the names by which the process is told.
     filter: String,
-    /// Tests with it.
+    share: Share,
+    /// Tests with it, of this share.
     tests: usize,
+}
+
+/// One of several parts of the tests with a filter, each a row of neighbours.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Share {
+    number: usize,
+    of: usize,
+}
+
+impl Share {
+    const WHOLE: Self = Self { number: 0, of: 1 };
+
+    /// Whether the test at a place among `all` tests is one of this share.
+    fn has(self, place: usize, all: usize) -> bool {
+        place * self.of / all.max(1) == self.number
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (number, of) = text.split_once('/')?;
+        let (number, of) = (number.parse().ok()?, of.parse().ok()?);
+        (number < of).then_some(Self { number, of })
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.number, self.of)
+    }
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.share {
+            Share::WHOLE => f.write_str(&self.filter),
+            share => write!(f, "{} {share}", self.filter),
+        }
+    }
 }
 
 /// The groups of tests with these names, which begin with their group's.
@@ -33,12 +80,37 @@ fn groups(names: &[&str]) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for name in names {
         let filter = format!("{}::", name.split("::").next().unwrap_or_default());
-        if groups.iter().all(|known| known.filter != filter) {
-            let tests = names.iter().filter(|name| name.contains(&filter)).count();
-            groups.push(Group { filter, tests });
+        if groups.iter().any(|known| known.filter == filter) {
+            continue;
         }
+        let all = names.iter().filter(|name| name.contains(&filter)).count();
+        let of = if all < MANY { 1 } else { SHARES };
+        groups.extend((0..of).map(|number| {
+            let share = Share { number, of };
+            Group {
+                filter: filter.clone(),
+                share,
+                tests: (0..all).filter(|&place| share.has(place, all)).count(),
+            }
+        }));
     }
     groups
+}
+
+/// Keeps the tests of this process's share of those that `filter` asks for.
+pub fn keep_share(filter: Option<&str>, trials: &mut Vec<Trial>) {
+    let share = std::env::var(SHARE).ok();
+    let Some(share) = share.as_deref().and_then(Share::parse) else {
+        return;
+    };
+    let is_asked = |trial: &Trial| filter.is_none_or(|filter| trial.name().contains(filter));
+    let all = trials.iter().filter(|trial| is_asked(trial)).count();
+    let mut place = 0;
+    trials.retain(|trial| {
+        let is_ours = is_asked(trial) && share.has(place, all);
+        place += usize::from(is_asked(trial));
+        is_ours
+    });
 }
 
 /// Whether all tests are asked for, with nothing that one process would have to say for all.
@@ -64,7 +136,7 @@ pub fn run(arguments: &Arguments, names: &[&str]) -> Option<ExitCode> {
             let mut failed = Vec::new();
             while let Some(group) = next() {
                 if let Err(why) = run_group(group) {
-                    failed.push(format!("{} {why}", group.filter));
+                    failed.push(format!("{group} {why}"));
                 }
             }
             failed
@@ -77,8 +149,8 @@ pub fn run(arguments: &Arguments, names: &[&str]) -> Option<ExitCode> {
     for failure in &failed {
         println!("FAILED {failure}");
     }
-    for Group { filter, tests } in &groups {
-        println!("{filter} {tests} tests");
+    for group in &groups {
+        println!("{group} {} tests", group.tests);
     }
     Some(match failed.is_empty() {
         true => ExitCode::SUCCESS,
@@ -106,6 +178,7 @@ fn run_as(
     let told = |error: io::Error| error.to_string();
     let mut child = process
         .env_remove(VARIABLE)
+        .env(SHARE, group.share.to_string())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -161,7 +234,7 @@ fn pass_on(pipe: Option<impl io::Read>, mut print: impl FnMut(&str)) {
 }
 
 /// Tests of this module, which need no device.
-pub fn trials() -> [Trial; 3] {
+pub fn trials() -> [Trial; 4] {
     let trial = |name: &str, test: fn()| {
         Trial::test(format!("processes::{name}"), move || {
             test();
@@ -170,6 +243,7 @@ pub fn trials() -> [Trial; 3] {
     };
     [
         trial("names_make_groups", names_make_groups),
+        trial("shares_make_the_whole", shares_make_the_whole),
         trial(
             "a_process_is_believed_by_its_count",
             a_process_is_believed_by_its_count,
@@ -185,6 +259,7 @@ fn names_make_groups() {
     let names = ["there::one", "one::a", "one::b::c", "two::a", "one::d"];
     let group = |filter: &str, tests| Group {
         filter: filter.to_owned(),
+        share: Share::WHOLE,
         tests,
     };
     // A filter is found anywhere in a name.
@@ -205,6 +280,24 @@ fn names_make_groups() {
     ] {
         assert!(!whole(part), "{part:?}");
     }
+}
+
+fn shares_make_the_whole() {
+    for all in [0, 1, 2, 3, 199, 200, 1037] {
+        let names: Vec<String> = (0..all).map(|i| format!("one::{i}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let groups = groups(&names);
+        assert_eq!(groups.iter().map(|group| group.tests).sum::<usize>(), all);
+        for place in 0..all {
+            let owners = groups.iter().filter(|group| group.share.has(place, all));
+            assert_eq!(owners.count(), 1, "{place} of {all}");
+        }
+        for group in &groups {
+            let text = group.share.to_string();
+            assert_eq!(Share::parse(&text), Some(group.share));
+        }
+    }
+    assert_eq!((Share::parse("3/3"), Share::parse("1")), (None, None));
 }
 
 fn a_process_is_believed_by_its_count() {
@@ -237,6 +330,7 @@ fn a_process_is_believed_by_its_count() {
 fn a_process_without_tests_has_not_passed() {
     let absent = Group {
         filter: "no_such_adapter::".to_owned(),
+        share: Share::WHOLE,
         tests: 3,
     };
     let program = std::env::current_exe().unwrap();
