@@ -208,6 +208,14 @@ pub enum Error {
         /// Where they are.
         folder: PathBuf,
     },
+    /// The suite has left no kernels to look at.
+    #[error(
+        "no test has left a kernel in {}: no name has the part that was asked for, or the folder is of another run", folder.display()
+    )]
+    NoModules {
+        /// Where they would be.
+        folder: PathBuf,
+    },
     /// Every adapter was opted out of.
     #[error(
         "no adapter is left: there is no usable GPU here, and both software adapters are turned off; leave out \

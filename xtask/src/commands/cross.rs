@@ -307,12 +307,14 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
         toolchain.describe()
     ));
     for target in targets {
-        for look in target.looks(args.full) {
-            if !args.run_only {
-                step(&look.title, || {
-                    process::run(&mut target.clippy(workspace, &toolchain, &look))
-                })?;
-            }
+        let looks = match args.run_only {
+            true => Vec::new(),
+            false => target.looks(args.full),
+        };
+        for look in looks {
+            step(&look.title, || {
+                process::run(&mut target.clippy(workspace, &toolchain, &look))
+            })?;
         }
         let Some(runner) = target.runner.filter(|_| runs) else {
             continue;

@@ -81,34 +81,76 @@ const LANGUAGES: &[Language] = &[
     },
 ];
 
-/// What is not right and known: the language, a part of what is said, and whose it is.
-const KNOWN: &[(&str, &str, &str)] = &[
-    (
+/// What is not right and known.
+struct Known {
+    language: &'static str,
+    /// A part of what is said.
+    said: &'static str,
+    /// What the line has one of that the message names, where the words alone would fit other faults.
+    of_line: &'static [&'static str],
+    /// Whose fault it is.
+    whose: &'static str,
+}
+
+impl Known {
+    const fn new(language: &'static str, said: &'static str, whose: &'static str) -> Self {
+        Self {
+            language,
+            said,
+            of_line: &[],
+            whose,
+        }
+    }
+
+    /// Whether this is what was said of a text.
+    fn is(&self, language: &str, text: &str, said: &str) -> bool {
+        // `ERROR: file:12: …`
+        let named = |place: &str| {
+            let mut numbers = place.split(':').filter_map(|part| part.trim().parse().ok());
+            text.lines()
+                .nth(usize::checked_sub(numbers.next_back()?, 1)?)
+        };
+        let is_it = |message: &str| {
+            let Some((place, _)) = message.split_once(self.said) else {
+                return false;
+            };
+            let has = |line: &str| self.of_line.iter().any(|part| line.contains(part));
+            self.of_line.is_empty() || named(place).is_some_and(has)
+        };
+        self.language == language && said.lines().any(is_it)
+    }
+}
+
+const KNOWN: &[Known] = &[
+    Known::new(
         "HLSL",
         "array constructor needs one argument per array element",
         "glslang does not know the zero of an array, which Microsoft's compilers do",
     ),
-    (
-        "HLSL",
-        "')' : Expected",
-        "glslang does not know loads by type, which wide integers take",
-    ),
-    (
+    Known {
+        of_line: &[".Load<", ".Store<"],
+        ..Known::new(
+            "HLSL",
+            "')' : Expected",
+            "glslang does not know loads by type, which wide integers take",
+        )
+    },
+    Known::new(
         "HLSL",
         "' in double'",
         "glslang does not know how bits become a double",
     ),
-    (
+    Known::new(
         "GLSL",
         "unsupported width",
         "OpenGL ES has no such type: its devices lack the capability, which `Device::kernel` says",
     ),
-    (
+    Known::new(
         "GLSL",
         "selected version doesn't support",
         "OpenGL ES has no such type: its devices lack the capability, which `Device::kernel` says",
     ),
-    (
+    Known::new(
         "HLSL",
         "push-constant",
         "naga writes immediates that are structures and no others (gfx-rs/wgpu#5683): `KernelError::Pipeline` on Direct3D 12",
@@ -195,11 +237,11 @@ impl Found {
 
     /// Adds a file that a writer or a judge has refused.
     fn refuse(&mut self, language: &Language, path: &Path, why: String) {
-        let is_known =
-            |(name, part, _): &&(&str, &str, &str)| *name == language.name && why.contains(part);
-        if let Some((.., whose)) = KNOWN.iter().find(is_known) {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        let is_known = |known: &&Known| known.is(language.name, &text, &why);
+        if let Some(known) = KNOWN.iter().find(is_known) {
             self.counts.entry(language.name).or_default().known += 1;
-            self.known.insert(whose);
+            self.known.insert(known.whose);
             return;
         }
         let label = label_of(path);
@@ -244,8 +286,7 @@ fn judge_all(toolchain: &Toolchain, folder: &Path) -> Result<Found, Error> {
         .unwrap_or_else(std::sync::PoisonError::into_inner);
     found.faults.sort();
     if found.modules == 0 {
-        return Err(Error::Languages {
-            faults: 0,
+        return Err(Error::NoModules {
             folder: folder.to_owned(),
         });
     }
@@ -392,12 +433,15 @@ mod tests {
         );
         assert_eq!(found.faults.len(), 1);
         assert_eq!(found.faults[0].1, "no label");
-        let (language, part, whose) = KNOWN[0];
-        let language = LANGUAGES.iter().find(|one| one.name == language).unwrap();
+        let (said, whose) = (KNOWN[0].said, KNOWN[0].whose);
+        let language = LANGUAGES
+            .iter()
+            .find(|one| one.name == KNOWN[0].language)
+            .unwrap();
         found.refuse(
             language,
             Path::new("/no/00ff.hlsl"),
-            format!("ERROR: {part}"),
+            format!("ERROR: {said}"),
         );
         assert_eq!(
             (found.faults.len(), found.counts[language.name].known),
@@ -405,7 +449,22 @@ mod tests {
         );
         assert!(found.known.contains(whose));
         // What is known of one language is a fault of another.
-        found.refuse(&LANGUAGES[0], Path::new("/no/00ff.spv"), part.to_owned());
+        found.refuse(&LANGUAGES[0], Path::new("/no/00ff.spv"), said.to_owned());
         assert_eq!(found.faults.len(), 2);
+    }
+
+    #[test]
+    fn what_fits_many_faults_is_known_of_some_lines_only() {
+        let known = KNOWN
+            .iter()
+            .find(|known| !known.of_line.is_empty())
+            .unwrap();
+        let text = "uint a;\nuint64_t b = words.Load<uint64_t>(0);\nint c = (1;\n";
+        let said = |line: usize| format!("x.hlsl\nERROR: x.hlsl:{line}: '{}", known.said);
+        assert!(known.is("HLSL", text, &said(2)));
+        for line in [0, 1, 3, 4] {
+            assert!(!known.is("HLSL", text, &said(line)), "{line}");
+        }
+        assert!(!known.is("GLSL", text, &said(2)));
     }
 }

@@ -233,8 +233,11 @@ impl Toolchain {
         if self.is_unpacked {
             libraries.push(usr.join(format!("lib/llvm-{}/lib", self.llvm)));
         }
-        // Only what the system lacks was unpacked, so that no other program finds another library than its own.
-        prepend(command, "LD_LIBRARY_PATH", &libraries);
+        // The user's own toolchain and programs find their own libraries first.
+        match self.is_unpacked {
+            true => prepend(command, "LD_LIBRARY_PATH", &libraries),
+            false => append(command, "LD_LIBRARY_PATH", &libraries),
+        }
         prepend(command, "PATH", &[usr.join("bin")]);
     }
 
@@ -337,18 +340,26 @@ fn field<'t>(text: &'t str, key: &str) -> Option<&'t str> {
 }
 
 fn prepend(command: &mut Command, name: &str, dirs: &[PathBuf]) {
+    join(command, name, |before| [dirs, before].concat());
+}
+
+/// As [`prepend`], behind what is there.
+fn append(command: &mut Command, name: &str, dirs: &[PathBuf]) {
+    join(command, name, |before| [before, dirs].concat());
+}
+
+fn join(command: &mut Command, name: &str, with: impl FnOnce(&[PathBuf]) -> Vec<PathBuf>) {
     let set = command
         .get_envs()
         .find_map(|(key, value)| (key == OsStr::new(name)).then_some(value));
     let before = set
         .map_or_else(|| env::var_os(name), |value| value.map(OsStr::to_owned))
         .unwrap_or_default();
-    let paths = dirs
-        .iter()
-        .cloned()
-        .chain(env::split_paths(&before).filter(|path| !path.as_os_str().is_empty()));
+    let before: Vec<_> = env::split_paths(&before)
+        .filter(|path| !path.as_os_str().is_empty())
+        .collect();
     // Fails for a directory with a separator in its name, which then could be named in no such list.
-    if let Ok(joined) = env::join_paths(paths) {
+    if let Ok(joined) = env::join_paths(with(&before)) {
         command.env(name, joined);
     }
 }
@@ -382,12 +393,16 @@ mod tests {
     }
 
     #[test]
-    fn directories_come_before_what_is_there() {
+    fn directories_come_before_or_behind_what_is_there() {
         let mut command = Command::new("x");
         command.env("LIST", "/c");
         prepend(&mut command, "LIST", &["/a".into(), "/b".into()]);
         let list = command.get_envs().next().unwrap().1.unwrap();
         let expected = env::join_paths(["/a", "/b", "/c"]).unwrap();
+        assert_eq!(list, expected);
+        append(&mut command, "LIST", &["/d".into()]);
+        let list = command.get_envs().next().unwrap().1.unwrap();
+        let expected = env::join_paths(["/a", "/b", "/c", "/d"]).unwrap();
         assert_eq!(list, expected);
         prepend(&mut command, "NO_SUCH_LIST_IS_SET", &["/a".into()]);
         assert_eq!(command.get_envs().last().unwrap().1.unwrap(), "/a");
