@@ -13,7 +13,7 @@ use crate::globals::GlobalError;
 use crate::heap::region::RegionError;
 use crate::heap::{HeapError, HeapSizeError, WindowError};
 use crate::kernel::{KernelError, LayoutMismatch};
-use crate::launch::LaunchError;
+use crate::launch::{GraphError, LaunchError};
 use crate::server::{CallError, ServerError};
 use crate::system::SystemError;
 use crate::work::WorkError;
@@ -46,6 +46,8 @@ pub enum Error {
     Execution(Box<ExecutionError>),
     /// Of device globals.
     Global(Box<GlobalError>),
+    /// Of launch graphs.
+    Graph(Box<GraphError>),
     /// Of the shared heap.
     Heap(Box<HeapError>),
     /// Of the size that a heap was to have.
@@ -113,6 +115,7 @@ from_each! {
     Device(DeviceError),
     Execution(ExecutionError),
     Global(GlobalError),
+    Graph(GraphError),
     Heap(HeapError),
     HeapSize(HeapSizeError),
     Import(ImportError),

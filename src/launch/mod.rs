@@ -7,6 +7,7 @@ pub(crate) mod callee;
 mod check;
 mod dispatch;
 pub(crate) mod error;
+mod graph;
 pub(crate) mod grid;
 mod groups;
 mod parts;
@@ -18,6 +19,7 @@ use std::sync::Arc;
 use bytemuck::{NoUninit, Pod};
 
 pub use error::LaunchError;
+pub use graph::{GraphError, GraphNode, GraphRun, LaunchGraph};
 pub use grid::Extent;
 
 use crate::kernel::compile::Variant;
@@ -33,8 +35,8 @@ use parts::buffers::{self, MigratableArgument};
 /// A launch in the making, from [`Kernel::launch`]. Arguments are given by the names of their WGSL
 /// variables and checked against the kernel's declarations.
 ///
-/// A launch can be submitted again and again; [`Launch::set_value`] and [`Launch::set_buffer`] change
-/// it in between. Whatever has not changed is neither checked nor bound anew.
+/// A launch can be submitted again and again; [`Launch::set_value`], [`Launch::set_buffer`],
+/// [`Launch::set_workgroups`] and [`Launch::set_invocations`] change it in between. Whatever has not changed is neither checked nor bound anew.
 #[derive(Debug, Clone)]
 #[must_use = "nothing runs until `submit` is called"]
 pub struct Launch {
@@ -252,9 +254,14 @@ impl Launch {
         self
     }
 
-    /// Changes the number of work-groups between two submissions.
-    pub(crate) fn set_workgroups(&mut self, extent: impl Into<Extent>) {
+    /// Changes the grid between two submissions: see [`Launch::workgroups`].
+    pub fn set_workgroups(&mut self, extent: impl Into<Extent>) {
         self.set_grid(Grid::Workgroups(extent.into()));
+    }
+
+    /// Changes the grid between two submissions: see [`Launch::invocations`].
+    pub fn set_invocations(&mut self, extent: impl Into<Extent>) {
+        self.set_grid(Grid::Invocations(extent.into()));
     }
 
     /// Replaces, or first gives, the value of a `var<uniform>` between two submissions.

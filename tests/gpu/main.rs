@@ -36,6 +36,7 @@ mod globals;
 mod globals_addresses;
 mod globals_copies;
 mod globals_names;
+mod graphs;
 mod grids;
 mod growing;
 mod handlers;
@@ -186,6 +187,7 @@ fn main() -> std::process::ExitCode {
         globals_addresses::CASES,
         globals_copies::CASES,
         globals_names::CASES,
+        graphs::CASES,
         grids::CASES,
         growing::CASES,
         handlers::CASES,
