@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use crate::device::open::{ContextExtensions, adopt, named, open};
+use crate::device::open::{adopt, named, open};
 use crate::device::probe::{AdapterProbe, NotProbed, ProbeOptions, ProbeReport};
 use crate::device::{Capabilities, Device, DeviceError, DeviceOptions};
-use crate::memory::buffers::{BufferExtensions, ContextBuffers};
-use crate::memory::heap::{ContextHeap, segment_bytes};
+use crate::extensions::ContextExtensions;
+use crate::memory::heap::segment_bytes;
 use crate::memory::host_memory;
 use crate::memory::{
     Buffer, BufferError, BufferStatistics, HeapError, HeapSize, MemoryError, PinnedVec, Placement,
@@ -64,7 +64,7 @@ pub struct Context {
 struct Shared {
     backends: wgpu::Backends,
     adapters: Vec<Slot>,
-    extensions: ContextExtensions,
+    extensions: Arc<ContextExtensions>,
     /// An instance for the drivers of the system; another for the embedded adapter, where compiled in
     #[cfg_attr(not(web), allow(dead_code))] // Held so that the adapters stay.
     instances: Vec<wgpu::Instance>,
@@ -191,8 +191,8 @@ impl Context {
         if adapters.is_empty() {
             return Err(DeviceError::NoAdapter { backends });
         }
-        let extensions = ContextExtensions::default();
-        extensions.heap.get::<ContextHeap>().set_size(heap);
+        let extensions = Arc::<ContextExtensions>::default();
+        extensions.heap.set_size(heap);
         Ok(Self {
             shared: Arc::new(Shared {
                 backends,
@@ -227,7 +227,7 @@ impl Context {
     /// # Errors
     /// [`HeapError::NoWindow`] where the system has no address space for a heap.
     pub fn heap(&self) -> Result<SharedHeap, HeapError> {
-        self.shared.extensions.heap.get::<ContextHeap>().heap()
+        self.shared.extensions.heap.heap()
     }
 
     /// A buffer of `len` zeroed values for every device of this context. Nothing is allocated before the first command
@@ -248,7 +248,7 @@ impl Context {
         len: usize,
         placement: Placement,
     ) -> Result<Buffer<T>, BufferError> {
-        Buffer::new(&self.buffer_extensions(), len, placement, None)
+        Buffer::new(&self.shared.extensions, len, placement, None)
     }
 
     /// A buffer with a copy of `values`, in memory of the host until used by a device.
@@ -284,7 +284,7 @@ impl Context {
     ) -> Result<Buffer<T>, BufferError> {
         let len = values.len();
         Buffer::new(
-            &self.buffer_extensions(),
+            &self.shared.extensions,
             len,
             placement,
             Some(Box::new(values)),
@@ -297,7 +297,7 @@ impl Context {
     /// # Errors
     /// [`BufferError::Heap`] where the values do not lie in one live allocation; [`BufferError::ZeroSized`].
     pub fn buffer_in<T: Pod>(&self, ptr: Ptr<T>, len: usize) -> Result<Buffer<T>, BufferError> {
-        Buffer::in_heap(&self.buffer_extensions(), self.heap()?, ptr, len)
+        Buffer::in_heap(&self.shared.extensions, self.heap()?, ptr, len)
     }
 
     /// `len` zeroed values in memory from which devices copy, and to which they copy, without staging memory.
@@ -310,19 +310,7 @@ impl Context {
 
     /// Counts of moved and unmoved bytes for all buffers of this context.
     pub fn buffer_statistics(&self) -> BufferStatistics {
-        self.shared
-            .extensions
-            .buffers
-            .get::<ContextBuffers>()
-            .statistics()
-    }
-
-    fn buffer_extensions(&self) -> BufferExtensions {
-        let extensions = &self.shared.extensions;
-        BufferExtensions {
-            buffers: Arc::clone(&extensions.buffers),
-            heap: Arc::clone(&extensions.heap),
-        }
+        self.shared.extensions.buffers.statistics()
     }
 
     /// The backends that were searched.
@@ -488,7 +476,7 @@ impl Context {
         } else {
             ProbeReport::not_probed(NotProbed::TurnedOff)
         };
-        let extensions = self.shared.extensions.clone();
+        let extensions = Arc::clone(&self.shared.extensions);
         let adapter = self.adapter(slot).await?;
         let device = open(&adapter, options, extensions, report).await?;
         join_heap(&device);
@@ -533,7 +521,7 @@ impl Device {
 
 /// Lets the heap of the device's context know the device's working set.
 fn join_heap(device: &Device) {
-    let heap = device.shared.heap_extension.get::<ContextHeap>();
+    let heap = &device.shared.context.heap;
     heap.keep_within(&device.shared, segment_bytes(&device.shared.limits));
     heap.join(&device.shared);
 }

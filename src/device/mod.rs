@@ -14,7 +14,6 @@ pub(crate) mod end;
 pub(crate) mod event;
 pub(crate) mod executed;
 pub(crate) mod exit;
-pub(crate) mod extension;
 pub(crate) mod external_dependency;
 pub(crate) mod fence;
 pub(crate) mod heap_options;
@@ -69,7 +68,7 @@ pub use tier::{Capability, Tier, TierReport};
 pub use wait_policy::WaitPolicy;
 pub use window::WindowError;
 
-use extension::ExtensionSlot;
+use crate::extensions::{ContextExtensions, DeviceExtensions};
 use live::LiveBuffer;
 use status::StatusPool;
 use submissions::Submissions;
@@ -112,24 +111,10 @@ pub(crate) struct DeviceShared {
     #[cfg_attr(web, allow(dead_code))] // Tasks of the page call.
     pub(crate) callbacks: event::CallbackQueue,
     pub(crate) pipeline_cache: Option<pipeline_cache::DiskCache>,
-    /// The memory module's state for the device.
-    pub(crate) memory_extension: ExtensionSlot,
-    /// The kernel module's state for the device.
-    pub(crate) kernel_extension: ExtensionSlot,
-    /// The kernel module's state for all devices of the context.
-    pub(crate) context_extension: Arc<ExtensionSlot>,
-    /// The memory module's state for all devices of the context.
-    pub(crate) heap_extension: Arc<ExtensionSlot>,
-    /// The kernel module's names of global variables, for all devices of the context.
-    pub(crate) global_names: Arc<ExtensionSlot>,
-    /// The memory module's state for the buffers of the context.
-    pub(crate) buffers_extension: Arc<ExtensionSlot>,
-    /// Where the device's global variables lie.
-    pub(crate) globals_extension: ExtensionSlot,
-    /// The launch module's state for the device.
-    pub(crate) launch_extension: ExtensionSlot,
-    /// The calls module's state for the device.
-    pub(crate) calls_extension: ExtensionSlot,
+    /// What rooms above keep for all devices of the context.
+    pub(crate) context: Arc<ContextExtensions>,
+    /// What rooms above keep for the device.
+    pub(crate) extensions: DeviceExtensions,
     /// Whom to tell, in the launch room, that a buffer is gone.
     pub(crate) buffer_gone: OnceLock<fn(&DeviceShared, u64)>,
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use super::capabilities::{Capabilities, names};
 use super::event::CallbackQueue;
-use super::extension::ExtensionSlot;
 use super::heap_options::{HeapPlacement, HeapSizeError, HostAccessPolicy};
 use super::import::{import_limits, request_device};
 use super::pipeline_cache::DiskCache;
@@ -19,6 +18,7 @@ use super::wait_policy::WaitPolicy;
 use super::working_set::working_set;
 use super::{Aspect, Device, DeviceShared, EmbeddedOptions, unique_id};
 use crate::error_text::debug_by_text;
+use crate::extensions::{ContextExtensions, DeviceExtensions};
 use crate::print::PrintOptions;
 
 /// How a device is opened. `DeviceOptions::default()` suits most programs.
@@ -319,20 +319,11 @@ fn wanted_features() -> wgpu::Features {
         | F::MEMORY_DECORATION_VOLATILE
 }
 
-/// State of higher modules for all devices of a context.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ContextExtensions {
-    pub(crate) kernel: Arc<ExtensionSlot>,
-    pub(crate) heap: Arc<ExtensionSlot>,
-    pub(crate) globals: Arc<ExtensionSlot>,
-    pub(crate) buffers: Arc<ExtensionSlot>,
-}
-
 /// Opens a device on `adapter`; `probe` is an earlier measurement by a scratch device there.
 pub(crate) async fn open(
     adapter: &wgpu::Adapter,
     options: DeviceOptions,
-    extensions: ContextExtensions,
+    context: Arc<ContextExtensions>,
     report: ProbeReport,
 ) -> Result<Device, DeviceError> {
     let info = named(adapter.get_info());
@@ -372,9 +363,7 @@ pub(crate) async fn open(
         log::error!("wgpu reported an error outside any call of ours: {error}");
     }));
     let downlevel = adapter.get_downlevel_capabilities().flags;
-    let device = assemble(
-        raw, queue, &info, options, extensions, report, lost, downlevel,
-    );
+    let device = assemble(raw, queue, &info, options, context, report, lost, downlevel);
     let capabilities = device.capabilities();
     let in_place = [Aspect::HostImport, Aspect::LiveMemory];
     if capabilities.heap_placement == HeapPlacement::InPlace
@@ -403,14 +392,12 @@ pub(crate) fn adopt(raw: wgpu::Device, queue: wgpu::Queue, options: DeviceOption
     } else {
         ProbeReport::not_probed(NotProbed::TurnedOff)
     };
-    let extensions = ContextExtensions::default();
+    let context = Arc::default();
     let lost = Arc::default();
     // Properties of a device that wgpu does not report are assumed: native backends have all
     // downlevel flags relevant to compute shaders.
     let downlevel = wgpu::DownlevelFlags::all();
-    assemble(
-        raw, queue, &info, options, extensions, report, lost, downlevel,
-    )
+    assemble(raw, queue, &info, options, context, report, lost, downlevel)
 }
 
 /// Why a device does not use the host's memory in place, if it does not.
@@ -434,7 +421,7 @@ fn assemble(
     queue_raw: wgpu::Queue,
     info: &wgpu::AdapterInfo,
     mut options: DeviceOptions,
-    extensions: ContextExtensions,
+    context: Arc<ContextExtensions>,
     mut report: ProbeReport,
     lost: Arc<LostFlag>,
     downlevel: wgpu::DownlevelFlags,
@@ -507,15 +494,8 @@ fn assemble(
         downloads: super::staging::Downloads::default(),
         callbacks: CallbackQueue::default(),
         pipeline_cache,
-        memory_extension: ExtensionSlot::default(),
-        kernel_extension: ExtensionSlot::default(),
-        context_extension: extensions.kernel,
-        heap_extension: extensions.heap,
-        global_names: extensions.globals,
-        buffers_extension: extensions.buffers,
-        globals_extension: ExtensionSlot::default(),
-        launch_extension: ExtensionSlot::default(),
-        calls_extension: ExtensionSlot::default(),
+        context,
+        extensions: DeviceExtensions::default(),
         buffer_gone: OnceLock::new(),
     };
     super::exit::watch();

@@ -4,7 +4,6 @@ use std::ops::{Range, RangeBounds};
 
 use bytemuck::{Pod, Zeroable};
 
-use super::MemoryExtension;
 use super::buffer::{DeviceBuffer, MemoryError, bounds};
 use super::places::{check_words, is_in_words};
 use super::staging;
@@ -163,8 +162,8 @@ fn fill_by_kernel(
     pattern: &[u8],
 ) -> Option<wgpu::Error> {
     let pipeline = device
-        .memory_extension
-        .get::<MemoryExtension>()
+        .extensions
+        .memory
         .fill
         .get_or_init(|| fill_pipeline(&device.raw));
     let Range { start, end } = part.bytes;

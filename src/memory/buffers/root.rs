@@ -27,13 +27,13 @@ use super::device_places::DevicePlaces;
 use super::error::BufferError;
 use super::hop::End;
 use super::statistics::BufferStatistics;
-use crate::device::extension::ExtensionSlot;
 use crate::device::outcome::{Outcome, Taint};
 use crate::device::queue::Batch;
 use crate::device::submissions::Held;
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, unique_id};
-use crate::memory::heap::{ContextHeap, SharedHeap};
+use crate::extensions::ContextExtensions;
+use crate::memory::heap::SharedHeap;
 use crate::memory::migrate::{Access, Place, Plan, Residency, Routes};
 use crate::memory::pointer::Ptr;
 use crate::memory::{HeapError, MemoryError, host_memory};
@@ -44,10 +44,8 @@ pub(crate) struct Root {
     pub(super) bytes: u64,
     /// The buffer lives in the heap, used or not.
     is_shared: bool,
-    /// The context's slot for buffers.
-    pub(super) extension: Arc<ExtensionSlot>,
-    /// The context's slot for the heap.
-    heap_extension: Arc<ExtensionSlot>,
+    /// Of the buffer's context.
+    pub(super) extensions: Arc<ContextExtensions>,
     state: Mutex<State>,
     /// Mappings dropped by the program, and not yet removed from `maps`.
     unmapped: Mutex<Vec<u64>>,
@@ -149,16 +147,9 @@ impl DerefMut for Locked<'_> {
     }
 }
 
-/// The extensions of a context that a buffer needs.
-#[derive(Debug, Clone)]
-pub(crate) struct BufferExtensions {
-    pub(crate) buffers: Arc<ExtensionSlot>,
-    pub(crate) heap: Arc<ExtensionSlot>,
-}
-
 impl Root {
     pub(super) fn new(
-        extensions: &BufferExtensions,
+        extensions: &Arc<ContextExtensions>,
         bytes: u64,
         placement: Placement,
         host: Option<Box<dyn HostBytes>>,
@@ -179,7 +170,7 @@ impl Root {
     }
 
     pub(super) fn with_home(
-        extensions: &BufferExtensions,
+        extensions: &Arc<ContextExtensions>,
         bytes: u64,
         home: Home,
         host: Option<Box<dyn HostBytes>>,
@@ -194,8 +185,7 @@ impl Root {
             id: unique_id(),
             bytes,
             is_shared: matches!(home, Home::Heap { .. }),
-            extension: Arc::clone(&extensions.buffers),
-            heap_extension: Arc::clone(&extensions.heap),
+            extensions: Arc::clone(extensions),
             unmapped: Mutex::default(),
             state: Mutex::new(State {
                 residency,
@@ -224,11 +214,11 @@ impl Root {
 
     /// The heap of the context.
     pub(super) fn heap(&self) -> Result<SharedHeap, HeapError> {
-        self.heap_extension.get::<ContextHeap>().heap()
+        self.extensions.heap.heap()
     }
 
     pub(super) fn context(&self) -> &ContextBuffers {
-        self.extension.get()
+        &self.extensions.buffers
     }
 
     /// Takes the buffer for a command of the program.
@@ -482,7 +472,7 @@ impl InUse {
 
 impl Drop for Root {
     fn drop(&mut self) {
-        let extension = Arc::clone(&self.extension);
+        let extensions = Arc::clone(&self.extensions);
         let state = self
             .state
             .get_mut()
@@ -498,8 +488,8 @@ impl Drop for Root {
             let _ = heap.free(*ptr);
         }
         if let Living::Together { memory, .. } = std::mem::take(&mut state.living) {
-            let context: &ContextBuffers = extension.get();
-            context.exchange.give(memory, state.unfinished_ends());
+            let exchange = &extensions.buffers.exchange;
+            exchange.give(memory, state.unfinished_ends());
         }
     }
 }

@@ -21,7 +21,6 @@ use super::{BINDABLE, HeapAllocation, HeapError, SharedHeap, heap_of, segment_by
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared, capture, unique_id};
 use crate::kernel::passes::pointers::DEVICE_GRANULE;
-use crate::memory::MemoryExtension;
 use crate::memory::buffer::{BufferShared, BufferView};
 use crate::memory::pointer::{PointerKind, Ptr};
 use crate::memory::region::{Allocation, Region, RegionOptions};
@@ -143,10 +142,7 @@ fn most_segments(limits: &wgpu::Limits) -> usize {
 }
 
 fn memory(device: &DeviceShared) -> &DeviceMemory {
-    &device
-        .memory_extension
-        .get::<MemoryExtension>()
-        .device_memory
+    &device.extensions.memory.device_memory
 }
 
 /// The upper 16 bits of pointers into the first segment of a device's own memory; those of the others follow.

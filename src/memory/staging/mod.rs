@@ -33,8 +33,8 @@ use std::sync::{Arc, Mutex};
 pub(crate) use self::coming::{AWAIT_READ, Coming, Missing, check_submitted};
 pub(crate) use self::pieces::{Piece, pieces};
 
+use super::MemoryError;
 use super::buffers::End;
-use super::{MemoryError, MemoryExtension};
 use crate::device::staging::{Lent, Readiness, Shelf, size_class};
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared, capture};
@@ -97,7 +97,7 @@ impl std::fmt::Debug for Upload {
 
 /// The staging memory of a device.
 pub(crate) fn of(device: &DeviceShared) -> &Staging {
-    &device.memory_extension.get::<MemoryExtension>().staging
+    &device.extensions.memory.staging
 }
 
 /// Makes a buffer of the runtime's own.
