@@ -125,10 +125,11 @@ impl Run<'_, '_> {
                 turns: self.turns(),
             });
         }
-        self.write_back(&lent)?;
+        let flags = self.flags(&lent)?;
+        self.write_back(&lent, &flags)?;
         // Marks of a frame that has had several pages tell of none of them.
         if self.report.pages_dropped == 0 {
-            self.touched = Some(self.touched(&self.flags(&lent)?));
+            self.touched = Some(self.touched(&flags));
         }
         drop(lent);
         pages.keep(kept);

@@ -183,7 +183,8 @@ impl<'r, 'm> Run<'r, 'm> {
         self.report.launches += 1;
         let ended = self.launch.submit().map_err(SystemError::from);
         let ended = ended.and_then(|event| Ok(event.wait()?));
-        let done = ended.and_then(|()| self.write_back(&lent));
+        let flags = ended.and_then(|()| self.flags_of_writes(&lent));
+        let done = flags.and_then(|flags| self.write_back(&lent, &flags));
         self.give_back(lent);
         done
     }
