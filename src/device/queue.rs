@@ -454,9 +454,6 @@ impl Recorder<'_> {
             }
             encoder.finish()
         });
-        if refused.is_some() {
-            mirrors.iter_mut().for_each(PendingMirror::discard);
-        }
         let mirror = mirrors.first().filter(|_| records_used);
         let mirror = mirror.map(PendingMirror::mirror);
         let mut hooks = Vec::new();

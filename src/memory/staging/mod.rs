@@ -127,13 +127,10 @@ pub(crate) fn download(
 ) -> Result<Lent, MemoryError> {
     let most = device.limits.max_buffer_size;
     let take = || device.downloads.take(&device.raw, most, bytes);
-    let (mut memory, error) = capture(&device.raw, take);
+    let (memory, error) = capture(&device.raw, take);
     match error {
         None => Ok(memory),
-        Some(error) => {
-            memory.discard();
-            Err(refusal(device, what, bytes, &error))
-        }
+        Some(error) => Err(refusal(device, what, bytes, &error)),
     }
 }
 
