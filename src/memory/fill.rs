@@ -4,7 +4,8 @@ use std::ops::{Range, RangeBounds};
 
 use bytemuck::{Pod, Zeroable};
 
-use super::buffer::{DeviceBuffer, MemoryError, bounds};
+use super::MemoryError;
+use super::buffer::{DeviceBuffer, bounds};
 use super::places::{check_words, is_in_words};
 use super::staging;
 use crate::device::queue::{Bound, Dispatch, Recorder};

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use bytemuck::Pod;
 
-use super::buffer::{DeviceBuffer, MemoryError, bounds};
+use super::MemoryError;
+use super::buffer::{DeviceBuffer, bounds};
 use super::host_memory::{self, Destination};
 use super::pinned::direct;
 use super::places::check_words;
