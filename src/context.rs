@@ -1,19 +1,15 @@
 //! The context: the adapters of the machine, and the devices opened on them.
 
+mod memory;
+
 use std::sync::Arc;
 
-use bytemuck::Pod;
-
-use crate::device::open::{ContextExtensions, adopt, named, open};
+use crate::device::open::{adopt, named, open};
 use crate::device::probe::{AdapterProbe, NotProbed, ProbeOptions, ProbeReport};
 use crate::device::{Capabilities, Device, DeviceError, DeviceOptions};
-use crate::memory::buffers::{BufferExtensions, ContextBuffers};
-use crate::memory::heap::{ContextHeap, segment_bytes};
-use crate::memory::host_memory;
-use crate::memory::{
-    Buffer, BufferError, BufferStatistics, HeapError, HeapSize, MemoryError, PinnedVec, Placement,
-    Ptr, SharedHeap,
-};
+use crate::extensions::ContextExtensions;
+use crate::memory::HeapSize;
+use crate::memory::heap::segment_bytes;
 
 /// The backends allowed by a value of `WGPU_BACKEND`.
 fn allowed(value: Option<String>) -> Result<wgpu::Backends, DeviceError> {
@@ -64,7 +60,7 @@ pub struct Context {
 struct Shared {
     backends: wgpu::Backends,
     adapters: Vec<Slot>,
-    extensions: ContextExtensions,
+    extensions: Arc<ContextExtensions>,
     /// An instance for the drivers of the system; another for the embedded adapter, where compiled in
     #[cfg_attr(not(web), allow(dead_code))] // Held so that the adapters stay.
     instances: Vec<wgpu::Instance>,
@@ -191,8 +187,8 @@ impl Context {
         if adapters.is_empty() {
             return Err(DeviceError::NoAdapter { backends });
         }
-        let extensions = ContextExtensions::default();
-        extensions.heap.get::<ContextHeap>().set_size(heap);
+        let extensions = Arc::<ContextExtensions>::default();
+        extensions.heap.set_size(heap);
         Ok(Self {
             shared: Arc::new(Shared {
                 backends,
@@ -220,109 +216,6 @@ impl Context {
             .enumerate()
             .map(describe)
             .collect()
-    }
-
-    /// The heap shared by the host and the devices of this context; made on first use.
-    ///
-    /// # Errors
-    /// [`HeapError::NoWindow`] where the system has no address space for a heap.
-    pub fn heap(&self) -> Result<SharedHeap, HeapError> {
-        self.shared.extensions.heap.get::<ContextHeap>().heap()
-    }
-
-    /// A buffer of `len` zeroed values for every device of this context. Nothing is allocated before the first command
-    /// using the buffer.
-    ///
-    /// # Errors
-    /// [`BufferError::ZeroSized`].
-    pub fn buffer<T: Pod>(&self, len: usize) -> Result<Buffer<T>, BufferError> {
-        self.buffer_with(len, Placement::Auto)
-    }
-
-    /// As [`Context::buffer`], and says where its bytes are to live.
-    ///
-    /// # Errors
-    /// As [`Context::buffer`].
-    pub fn buffer_with<T: Pod>(
-        &self,
-        len: usize,
-        placement: Placement,
-    ) -> Result<Buffer<T>, BufferError> {
-        Buffer::new(&self.buffer_extensions(), len, placement, None)
-    }
-
-    /// A buffer with a copy of `values`, in memory of the host until used by a device.
-    ///
-    /// # Errors
-    /// As [`Context::buffer`], and [`BufferError::Memory`] where the host has no memory for the copy.
-    pub fn buffer_from<T: Pod + Send + Sync>(
-        &self,
-        values: &[T],
-    ) -> Result<Buffer<T>, BufferError> {
-        self.buffer_from_vec(host_memory::copied("a buffer", values)?)
-    }
-
-    /// A buffer that takes `values` as its memory on the host, without a copy.
-    ///
-    /// # Errors
-    /// As [`Context::buffer`].
-    pub fn buffer_from_vec<T: Pod + Send + Sync>(
-        &self,
-        values: Vec<T>,
-    ) -> Result<Buffer<T>, BufferError> {
-        self.buffer_from_vec_with(values, Placement::Auto)
-    }
-
-    /// As [`Context::buffer_from_vec`], and says where the bytes are to live.
-    ///
-    /// # Errors
-    /// As [`Context::buffer`].
-    pub fn buffer_from_vec_with<T: Pod + Send + Sync>(
-        &self,
-        values: Vec<T>,
-        placement: Placement,
-    ) -> Result<Buffer<T>, BufferError> {
-        let len = values.len();
-        Buffer::new(
-            &self.buffer_extensions(),
-            len,
-            placement,
-            Some(Box::new(values)),
-        )
-    }
-
-    /// A buffer over `len` values of this context's heap, in place (`use host pointer`): kernels following pointers to
-    /// the values see the same memory. The allocation has to live as long as launches use the buffer.
-    ///
-    /// # Errors
-    /// [`BufferError::Heap`] where the values do not lie in one live allocation; [`BufferError::ZeroSized`].
-    pub fn buffer_in<T: Pod>(&self, ptr: Ptr<T>, len: usize) -> Result<Buffer<T>, BufferError> {
-        Buffer::in_heap(&self.buffer_extensions(), self.heap()?, ptr, len)
-    }
-
-    /// `len` zeroed values in memory from which devices copy, and to which they copy, without staging memory.
-    ///
-    /// # Errors
-    /// As [`PinnedVec::zeroed`].
-    pub fn pinned_vec<T: Pod>(&self, len: usize) -> Result<PinnedVec<T>, MemoryError> {
-        PinnedVec::zeroed(len)
-    }
-
-    /// Counts of moved and unmoved bytes for all buffers of this context.
-    pub fn buffer_statistics(&self) -> BufferStatistics {
-        self.shared
-            .extensions
-            .buffers
-            .get::<ContextBuffers>()
-            .statistics()
-    }
-
-    fn buffer_extensions(&self) -> BufferExtensions {
-        let extensions = &self.shared.extensions;
-        BufferExtensions {
-            buffers: Arc::clone(&extensions.buffers),
-            heap: Arc::clone(&extensions.heap),
-        }
     }
 
     /// The backends that were searched.
@@ -488,7 +381,7 @@ impl Context {
         } else {
             ProbeReport::not_probed(NotProbed::TurnedOff)
         };
-        let extensions = self.shared.extensions.clone();
+        let extensions = Arc::clone(&self.shared.extensions);
         let adapter = self.adapter(slot).await?;
         let device = open(&adapter, options, extensions, report).await?;
         join_heap(&device);
@@ -533,7 +426,7 @@ impl Device {
 
 /// Lets the heap of the device's context know the device's working set.
 fn join_heap(device: &Device) {
-    let heap = device.shared.heap_extension.get::<ContextHeap>();
+    let heap = &device.shared.context.heap;
     heap.keep_within(&device.shared, segment_bytes(&device.shared.limits));
     heap.join(&device.shared);
 }

@@ -227,6 +227,7 @@ mod context;
 pub mod device;
 mod error;
 mod error_text;
+mod extensions;
 pub mod globals;
 pub mod kernel;
 pub mod launch;

@@ -11,10 +11,10 @@ pub(crate) mod completion_hook;
 pub(crate) mod embedded;
 pub(crate) mod embedded_options;
 pub(crate) mod end;
+pub(crate) mod error;
 pub(crate) mod event;
 pub(crate) mod executed;
 pub(crate) mod exit;
-pub(crate) mod extension;
 pub(crate) mod external_dependency;
 pub(crate) mod fence;
 pub(crate) mod heap_options;
@@ -24,6 +24,7 @@ pub(crate) mod import;
 pub(crate) mod live;
 pub(crate) mod mapping;
 pub(crate) mod open;
+pub(crate) mod options;
 pub(crate) mod outcome;
 pub(crate) mod pace;
 pub(crate) mod pinned;
@@ -55,12 +56,14 @@ pub use aspect::Aspect;
 pub use call_status::CallStatus;
 pub use capabilities::Capabilities;
 pub use embedded_options::{EmbeddedOptions, SanitizerChecks};
+pub use error::DeviceError;
 pub use event::{Event, EventFuture, EventStatus, GpuTimes, WaitError};
 pub use executed::{ExecutedLine, KernelLines};
 pub use heap_options::{HeapPlacement, HeapSizeError, HostAccessPolicy};
 pub use import::{ImportError, ImportFinding};
 pub use live::LiveError;
-pub use open::{DeviceError, DeviceOptions, LoopGuardPolicy};
+
+pub use options::{DeviceOptions, LoopGuardPolicy};
 pub use outcome::ExecutionError;
 pub use pipeline_cache::PipelineCacheError;
 pub use probe::{Finding, LiveFinding, NotProbed, ProbeOptions, ProbeReport};
@@ -70,7 +73,7 @@ pub use tier::{Capability, Tier, TierReport};
 pub use wait_policy::WaitPolicy;
 pub use window::WindowError;
 
-use extension::ExtensionSlot;
+use crate::extensions::{ContextExtensions, DeviceExtensions};
 use live::LiveBuffer;
 use status::StatusPool;
 use submissions::Submissions;
@@ -113,24 +116,10 @@ pub(crate) struct DeviceShared {
     #[cfg_attr(web, allow(dead_code))] // Tasks of the page call.
     pub(crate) callbacks: event::CallbackQueue,
     pub(crate) pipeline_cache: Option<pipeline_cache::DiskCache>,
-    /// The memory module's state for the device.
-    pub(crate) memory_extension: ExtensionSlot,
-    /// The kernel module's state for the device.
-    pub(crate) kernel_extension: ExtensionSlot,
-    /// The kernel module's state for all devices of the context.
-    pub(crate) context_extension: Arc<ExtensionSlot>,
-    /// The memory module's state for all devices of the context.
-    pub(crate) heap_extension: Arc<ExtensionSlot>,
-    /// The kernel module's names of global variables, for all devices of the context.
-    pub(crate) global_names: Arc<ExtensionSlot>,
-    /// The memory module's state for the buffers of the context.
-    pub(crate) buffers_extension: Arc<ExtensionSlot>,
-    /// Where the device's global variables lie.
-    pub(crate) globals_extension: ExtensionSlot,
-    /// The launch module's state for the device.
-    pub(crate) launch_extension: ExtensionSlot,
-    /// The calls module's state for the device.
-    pub(crate) calls_extension: ExtensionSlot,
+    /// What rooms above keep for all devices of the context.
+    pub(crate) context: Arc<ContextExtensions>,
+    /// What rooms above keep for the device.
+    pub(crate) extensions: DeviceExtensions,
     /// Whom to tell, in the launch room, that a buffer is gone.
     pub(crate) buffer_gone: OnceLock<fn(&DeviceShared, u64)>,
 }

@@ -26,8 +26,10 @@ pub(crate) use super::submissions::Batch;
 use super::submissions::{ClosedBatch, Commands, in_handler};
 
 pub(super) mod settle;
+mod uniforms;
 
 use settle::Unsettled;
+use uniforms::UniformRing;
 
 /// Turns a status record into the verdict of its launch.
 pub(crate) type Decoder = Arc<dyn Fn(&Record) -> Result<(), ExecutionError> + Send + Sync>;
@@ -78,15 +80,6 @@ struct OpenPass {
     groups: SmallVec<[Option<(wgpu::BindGroup, Offsets)>; 4]>,
 }
 
-/// Host copy of the uniform values of the open batch, and their buffer.
-struct UniformRing {
-    buffer: Option<wgpu::Buffer>,
-    /// Changes whenever the buffer does, for the bind-group cache.
-    generation: u64,
-    data: Vec<u8>,
-    alignment: usize,
-}
-
 impl Queue {
     pub(crate) fn new(limits: &wgpu::Limits) -> Self {
         Self {
@@ -96,14 +89,7 @@ impl Queue {
                 pass: None,
                 commands: 0,
                 dependencies: ExternalDependencies::default(),
-                uniforms: UniformRing {
-                    buffer: None,
-                    generation: 0,
-                    data: Vec::new(),
-                    alignment: (limits.min_uniform_buffer_offset_alignment)
-                        .max(limits.min_storage_buffer_offset_alignment)
-                        .max(16) as usize,
-                },
+                uniforms: UniformRing::new(limits),
                 status: None,
                 unsettled: VecDeque::new(),
                 profiler: None,
@@ -141,64 +127,6 @@ impl Recorder<'_> {
 
     pub(crate) fn submissions(&self) -> u64 {
         self.state.submissions
-    }
-
-    /// Makes room for `bytes` of uniform values, closing the batch when its ring is full.
-    pub(crate) fn reserve_uniforms(&mut self, bytes: usize) {
-        let ring = &self.state.uniforms;
-        let capacity = ring.buffer.as_ref().map_or(0, wgpu::Buffer::size) as usize;
-        if ring.data.len() + bytes <= capacity {
-            return;
-        }
-        if !ring.data.is_empty() {
-            // The values recorded so far belong to the buffer that is full. The batch is submitted with the next
-            // command: the queue stays in hand here.
-            if self.close().is_none() {
-                self.state.uniforms.data.clear();
-            }
-        }
-        if bytes > capacity || capacity == 0 {
-            let size = bytes.next_power_of_two().max(64 << 10) as u64;
-            let buffer = self.device.raw.create_buffer(&wgpu::BufferDescriptor {
-                label: Some("tombolo uniforms"),
-                size,
-                usage: wgpu::BufferUsages::UNIFORM
-                    | wgpu::BufferUsages::STORAGE
-                    | wgpu::BufferUsages::COPY_DST,
-                mapped_at_creation: false,
-            });
-            let ring = &mut self.state.uniforms;
-            ring.buffer = Some(buffer);
-            ring.generation += 1;
-        }
-    }
-
-    /// Bytes that a value of `len` bytes takes in the ring.
-    pub(crate) fn uniform_footprint(&self, len: usize) -> usize {
-        len.next_multiple_of(self.state.uniforms.alignment)
-    }
-
-    /// Places a value in the ring; room must have been reserved. Returns its byte offset.
-    pub(crate) fn push_uniform(&mut self, value: &[u8], size: usize) -> u32 {
-        let alignment = self.state.uniforms.alignment;
-        let data = &mut self.state.uniforms.data;
-        let offset = data.len();
-        data.extend_from_slice(value);
-        data.resize(offset + size.max(value.len()), 0);
-        let end = data.len().next_multiple_of(alignment);
-        data.resize(end, 0);
-        offset as u32
-    }
-
-    /// The ring's buffer and its generation; present once room was reserved.
-    pub(crate) fn uniform_buffer(&self) -> Option<(wgpu::Buffer, u64)> {
-        let ring = &self.state.uniforms;
-        ring.buffer.clone().map(|buffer| (buffer, ring.generation))
-    }
-
-    /// The generation of the ring's buffer; 0 where there is none.
-    pub(crate) fn uniform_generation(&self) -> u64 {
-        self.state.uniforms.generation
     }
 
     /// The status buffer, created on first use.
@@ -374,7 +302,7 @@ impl Recorder<'_> {
         let own = self.close();
         if own.is_none() {
             // Values of refused launches: no recorded command uses them.
-            self.state.uniforms.data.clear();
+            self.state.uniforms.clear();
         }
         let Some(last) = own
             .clone()
@@ -414,7 +342,7 @@ impl Recorder<'_> {
     /// are submitted by whoever asks for one of them, or for something behind them.
     pub(crate) fn line_up(&mut self, followers: impl IntoIterator<Item = ClosedBatch>) {
         if self.close().is_none() {
-            self.state.uniforms.data.clear();
+            self.state.uniforms.clear();
         }
         for closed in followers {
             self.device.submissions.enqueue(closed);
@@ -454,9 +382,6 @@ impl Recorder<'_> {
             }
             encoder.finish()
         });
-        if refused.is_some() {
-            mirrors.iter_mut().for_each(PendingMirror::discard);
-        }
         let mirror = mirrors.first().filter(|_| records_used);
         let mirror = mirror.map(PendingMirror::mirror);
         let mut hooks = Vec::new();
@@ -464,15 +389,11 @@ impl Recorder<'_> {
             unsettled.mirror.clone_from(&mirror);
             hooks.extend(unsettled.hooks());
         }
-        let spare = device.submissions.spare();
-        let values = std::mem::replace(&mut state.uniforms.data, spare);
-        let ring = state.uniforms.buffer.clone();
+        let uniforms = state.uniforms.take(device.submissions.spare());
         device.submissions.enqueue(ClosedBatch {
             batch: Arc::clone(&batch),
             commands: Commands::Made(commands),
-            uniforms: ring
-                .filter(|_| !values.is_empty())
-                .map(|ring| (ring, values)),
+            uniforms,
             dependencies: std::mem::take(&mut state.dependencies),
             mirrors,
             hooks,

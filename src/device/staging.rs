@@ -5,11 +5,13 @@
 
 mod shelf;
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 pub(crate) use shelf::{Readiness, Shelf, size_class};
 
+use super::mapping::Mapping;
 use super::wait::lock;
 
 /// The kept memory. Owners of memory for longer than a device lives (a mirror of the heap) have memory of their own.
@@ -20,16 +22,18 @@ pub(crate) struct Downloads {
     reused: AtomicU64,
 }
 
-/// Memory for one copy, given back on drop; unmapped by then.
+/// Memory for one copy. Memory whose copy was submitted and [mapped](Self::map) is given back on drop, unmapped by then;
+/// other memory is dropped: wgpu may have refused to make it, or a recorded copy may still write it.
 #[derive(Debug)]
 pub(crate) struct Lent {
     buffer: wgpu::Buffer,
     owner: Weak<Mutex<Shelf<wgpu::Buffer>>>,
+    is_kept: bool,
 }
 
 impl Downloads {
     /// An unmapped, mappable buffer of at least `bytes` bytes; `most` is the device's limit for a buffer. Errors are
-    /// wgpu's: memory that wgpu refused has to be [discarded](Lent::discard).
+    /// wgpu's, for the caller to capture.
     pub(crate) fn take(&self, raw: &wgpu::Device, most: u64, bytes: u64) -> Lent {
         let kept = lock(&self.kept).take(bytes, |_| Readiness::Ready);
         let counter = match kept {
@@ -48,6 +52,7 @@ impl Downloads {
         Lent {
             buffer,
             owner: Arc::downgrade(&self.kept),
+            is_kept: false,
         }
     }
 
@@ -71,23 +76,28 @@ impl Downloads {
 impl Lent {
     /// A buffer whose owner keeps it.
     pub(crate) fn of_owner(buffer: wgpu::Buffer) -> Self {
-        let owner = Weak::new();
-        Self { buffer, owner }
+        Self {
+            buffer,
+            owner: Weak::new(),
+            is_kept: false,
+        }
     }
 
     pub(crate) fn buffer(&self) -> &wgpu::Buffer {
         &self.buffer
     }
 
-    /// Has the memory dropped instead of given back: wgpu may have refused to make it.
-    pub(crate) fn discard(&mut self) {
-        self.owner = Weak::new();
+    /// Maps the bytes of a copy that was submitted, and has the memory given back on drop, by when the mapping must be
+    /// gone.
+    pub(crate) fn map(&mut self, device: &wgpu::Device, bytes: Range<u64>) -> Mapping {
+        self.is_kept = true;
+        Mapping::begin(device, &self.buffer, bytes)
     }
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        if let Some(owner) = self.owner.upgrade() {
+        if let Some(owner) = self.owner.upgrade().filter(|_| self.is_kept) {
             let gone = lock(&owner).give(self.buffer.clone(), self.buffer.size());
             drop(gone);
         }

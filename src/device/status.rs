@@ -241,19 +241,14 @@ impl PendingMirror {
         }
     }
 
-    /// Has the memory dropped instead of given back: wgpu may have refused to make it.
-    pub(crate) fn discard(&mut self) {
-        self.memory.discard();
-    }
-
     /// Where the words will be.
     pub(crate) fn mirror(&self) -> Mirror {
         self.mirror.clone()
     }
 
     /// Maps the copy: its batch was submitted.
-    pub(crate) fn map(self, device: &wgpu::Device) {
-        let mapping = Mapping::begin(device, self.memory.buffer(), 0..self.bytes);
+    pub(crate) fn map(mut self, device: &wgpu::Device) {
+        let mapping = self.memory.map(device, 0..self.bytes);
         *lock(&self.mirror.0) = Copied::Mapping {
             mapping,
             _memory: self.memory,

@@ -97,12 +97,12 @@ impl Placed {
 }
 
 fn room(device: &DeviceShared) -> MutexGuard<'_, State> {
-    lock(&device.globals_extension.get::<DeviceGlobals>().0)
+    lock(&device.extensions.globals.0)
 }
 
 /// The names of the device's context.
 pub(crate) fn names(device: &DeviceShared) -> &GlobalTable {
-    device.global_names.get::<GlobalTable>()
+    &device.context.globals
 }
 
 /// The instance in the device's memory: from the first time on with its initial value.

@@ -1,12 +1,15 @@
 //! From a program to a module that wgpu can take: specialization, passes, validation, reflection.
 
+mod compiled;
+mod variant;
+
 use std::sync::Arc;
 
 use naga::valid::{Capabilities, ModuleInfo, ValidationFlags, Validator};
 
 use super::bindings::RuntimeBindings;
-use super::calls::{CallSet, group_turns, padding_lanes};
-use super::constants::{ConstantInfo, ConstantValue, Constants};
+use super::calls::{group_turns, padding_lanes};
+use super::constants::Constants;
 use super::declared::SpecKey;
 use super::diagnostic::Reporter;
 use super::edit::EditedText;
@@ -15,19 +18,18 @@ use super::globals::{GlobalTable, GlobalUse, Instance};
 use super::heap_setup::HeapSetup;
 use super::passes::globals::Member;
 use super::passes::loop_guard::LoopGuard;
-use super::passes::pointers::PointerFacts;
 use super::passes::print::{self, PrintFacts};
 use super::passes::spill::{self, SpillError, SpillFacts, SpillPolicy};
-use super::passes::{self, grid, loop_guard, nesting, turns};
-use super::private_array::PrivateArrayInfo;
+use super::passes::{self, loop_guard, nesting, turns};
 use super::private_memory::scratch_too_large;
 use super::program::Program;
 use super::reflect::Interface;
-use super::report::{Places, Report, report, sites};
+use super::report::{Places, report, sites};
 use super::specialize::{Environment, Specialized, specialize_in};
 use super::text_limits::Excess;
 use crate::device::unique_id;
-use crate::print::record::Sites;
+pub(crate) use compiled::{Code, Compiled, GlobalsBinding, HeapUse, KernelGlobals};
+pub(crate) use variant::{Variant, lower};
 
 /// The inputs of a module, beside the source and the values.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -75,148 +77,11 @@ pub(crate) struct ModuleKey {
     pub(crate) options: CompileOptions,
 }
 
-/// A specialized, validated module, ready for wgpu.
-#[derive(Debug)]
-pub(crate) struct Compiled {
-    pub(crate) id: u64,
-    pub(crate) program: Arc<str>,
-    pub(crate) interface: Interface,
-    pub(crate) code: Code,
-    pub(crate) constants: Vec<(ConstantInfo, ConstantValue)>,
-    pub(crate) private_arrays: Vec<PrivateArrayInfo>,
-    /// The scratch memory of the arrays that were spilled, if any.
-    pub(crate) spill: Option<SpillFacts>,
-    /// The kernel carries checks for loops that the adapter might cut short.
-    pub(crate) guarded: bool,
-    /// The kernel's failure report, if any.
-    pub(crate) report: Option<Report>,
-    /// The text of the kernel; `None` for a module compiled elsewhere.
-    #[cfg(embedded)]
-    pub(crate) places: Option<Arc<Places>>,
-    /// The prints of the kernel, if any.
-    pub(crate) prints: Option<Arc<Sites>>,
-    /// The kernel follows pointers through this many segments of the heap; with checks if `checked`.
-    pub(crate) heap: Option<HeapUse>,
-    /// The kernel follows pointers into memory that is lent to launches.
-    pub(crate) system: bool,
-    /// Bindings of such a kernel: pool, table and faults; places, where it waits for pages that are missing; and memory that
-    /// is read for delays.
-    pub(crate) system_bindings: u32,
-    /// The arguments, by ascending index, reached through the argument table: for want of bindings, or because the
-    /// argument lies in the heap, which the kernel reaches anyway, or because the kernel passes pointers to the
-    /// argument.
-    pub(crate) table: Vec<usize>,
-    /// The device globals that the kernel uses.
-    pub(crate) globals: Option<KernelGlobals>,
-    /// The functions of the host that the program calls, if the kernel calls any.
-    pub(crate) calls: Option<CallSet>,
-    /// The kernel waits for answers during the launch.
-    pub(crate) waits: bool,
-    /// Whole work-groups call, in packets of several calls.
-    pub(crate) packs: bool,
-    /// Functions that a server hands calls to have loops.
-    pub(crate) counts_turns: bool,
-    /// Posts have memory of their own.
-    pub(crate) splits_ports: bool,
-    /// The kernel reads memory for delays while waiting for answers.
-    pub(crate) backs_off: bool,
-    /// Where the runtime's own variables go.
-    pub(crate) bindings: RuntimeBindings,
-}
-
-/// The device globals of a kernel, and their binding.
-#[derive(Debug)]
-pub(crate) struct KernelGlobals {
-    /// Each with a flag for writing by the kernel.
-    pub(crate) instances: Vec<(Arc<Instance>, bool)>,
-    /// The common binding of the globals; `None` for rows of the argument table, behind the arguments.
-    pub(crate) binding: Option<GlobalsBinding>,
-}
-
-impl KernelGlobals {
-    /// The `instances` that the device globals of an interface are, if there are any; without a binding.
-    fn of(instances: Vec<Arc<Instance>>, interface: &Interface) -> Option<Self> {
-        let writable = interface.globals.iter().map(|one| one.writable);
-        (!instances.is_empty()).then(|| Self {
-            instances: instances.into_iter().zip(writable).collect(),
-            binding: None,
-        })
-    }
-}
-
-/// The binding of a kernel's device globals.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct GlobalsBinding {
-    pub(crate) chunk: usize,
-    /// The start in the chunk.
-    pub(crate) start: u32,
-    /// Its bytes.
-    pub(crate) bytes: u32,
-    pub(crate) writable: bool,
-}
-
-impl Compiled {
-    /// The binding of the kernel's device globals, if any.
-    pub(crate) fn globals_binding(&self) -> Option<GlobalsBinding> {
-        self.globals.as_ref()?.binding
-    }
-
-    /// Rows of the argument table.
-    pub(crate) fn table_rows(&self) -> usize {
-        let globals = self
-            .globals
-            .as_ref()
-            .filter(|globals| globals.binding.is_none());
-        self.table.len() + globals.map_or(0, |globals| globals.instances.len())
-    }
-}
-
 /// The largest alignment that WebGPU allows an adapter to ask of a binding's offset.
 const BINDABLE: u32 = 256;
 
-/// The code for the device.
-#[derive(Debug)]
-pub(crate) enum Code {
-    /// A module validated here, and the index of its entry point.
-    Naga {
-        module: Box<naga::Module>,
-        entry: usize,
-    },
-    /// A module compiled elsewhere.
-    SpirV(Vec<u32>),
-}
-
-/// The bindings for a kernel that follows pointers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct HeapUse {
-    pub(crate) segments: u32,
-    /// Segments of the device's own memory, bound behind those of the heap.
-    pub(crate) device_segments: u32,
-    /// The heap begins where the low word of an address is zero.
-    pub(crate) window_aligned: bool,
-    /// The kernel reads where the heap lies ([`HeapInfo`](super::passes::pointers::HeapInfo)).
-    pub(crate) reads_info: bool,
-    /// Parts of the allocation table, bound behind the segments, and then that of the device's own memory.
-    pub(crate) tables: (u32, bool),
-    /// The kernel follows pointers; if not, only its arguments have to lie in the heap's bindings.
-    pub(crate) follows: bool,
-}
-
 /// Bindings for the pool, the table and the faults of a kernel that follows pointers into lent memory.
 const SYSTEM_BINDINGS: u32 = 3;
-
-impl HeapUse {
-    fn of(facts: &PointerFacts, heap: &HeapSetup) -> Self {
-        Self {
-            segments: heap.segments,
-            device_segments: heap.device_segments,
-            window_aligned: heap.window_aligned,
-            reads_info: facts.reads_info,
-            tables: facts.tables,
-            follows: facts.follows,
-        }
-    }
-}
 
 /// The specialized module, and the instances of its device globals.
 fn specialized(
@@ -475,64 +340,6 @@ fn check_shape(
         })),
         _ => Ok(()),
     }
-}
-
-/// A form of a kernel that only some launches need.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub(crate) struct Variant {
-    /// The built-in ids are those of a grid larger than a dispatch.
-    pub(crate) tiled: bool,
-    /// Arguments (by index) bound for writing although the kernel only reads them: a buffer has a single use in a
-    /// dispatch, and another argument writes to other bytes of the same buffer.
-    pub(crate) written: u64,
-    /// The same for the device globals.
-    pub(crate) globals_written: bool,
-}
-
-impl Variant {
-    /// Whether an argument is among `written`; those beyond the 64th never are.
-    pub(crate) fn writes(self, argument: usize) -> bool {
-        argument < 64 && self.written >> argument & 1 == 1
-    }
-}
-
-/// The module of a variant, and whether there are parameters of a tiled grid; `None` when the plain module serves.
-pub(crate) fn lower(compiled: &Compiled, variant: Variant) -> Option<(naga::Module, bool)> {
-    let Code::Naga { module, entry } = &compiled.code else {
-        return None;
-    };
-    let mut module = naga::Module::clone(module);
-    let arguments = compiled.interface.arguments.iter().enumerate();
-    for (_, argument) in arguments.filter(|(index, _)| variant.writes(*index)) {
-        for (_, global) in module.global_variables.iter_mut() {
-            let place = naga::ResourceBinding {
-                group: argument.group,
-                binding: argument.binding,
-            };
-            if let naga::AddressSpace::Storage { access } = &mut global.space
-                && global.binding == Some(place)
-            {
-                *access |= naga::StorageAccess::STORE;
-            }
-        }
-    }
-    let gridded = variant.tiled && grid::run(&mut module, *entry, compiled.bindings.grid());
-    if variant.globals_written {
-        let place = compiled.bindings.globals();
-        for (_, global) in module.global_variables.iter_mut() {
-            if let naga::AddressSpace::Storage { access } = &mut global.space
-                && global.binding == Some(place)
-            {
-                *access |= naga::StorageAccess::STORE;
-            }
-        }
-    }
-    if let Some(facts) = &compiled.spill {
-        spill::enter(&mut module, *entry, facts);
-    }
-    let changed =
-        gridded || variant.written != 0 || variant.globals_written || compiled.spill.is_some();
-    changed.then_some((module, gridded))
 }
 
 /// Checks a module that passes have changed. The module was valid before, so an error here is ours, and is reported as

@@ -5,12 +5,11 @@ mod form;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use super::cache::{KernelCache, ModuleCache, ProgramKey};
+use super::cache::ProgramKey;
 use super::compile::{Code, Compiled, ModuleKey, Variant, compile, lower};
 use super::constants::{ConstantInfo, ConstantValue, Constants};
 use super::deep_stack::on_deep_stack;
 use super::error::KernelError;
-use super::globals::GlobalTable;
 use super::limits::check_limits;
 use super::passes::every_loop_ends;
 use super::passes::pointers::TranslationMode;
@@ -19,9 +18,9 @@ use super::plan::{GroupPlan, plan_groups};
 use super::private_array::PrivateArrayInfo;
 use super::program::Program;
 use super::reflect::Interface;
-use crate::device::extension::ExtensionSlot;
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared, capture, unique_id};
+use crate::extensions::KernelExtensions;
 use crate::trace::span;
 pub(crate) use form::{Form, Segments, scratch_bytes};
 use form::{compile_options, heap_segments};
@@ -75,8 +74,7 @@ pub(crate) struct KernelShared {
     forms: Mutex<HashMap<Form, Arc<KernelShared>>>,
     /// The forms for only some launches, made when first needed.
     variants: Mutex<HashMap<Variant, Result<Arc<Built>, KernelError>>>,
-    /// The launch module's state with the kernel.
-    pub(crate) launch_extension: ExtensionSlot,
+    pub(crate) extensions: KernelExtensions,
 }
 
 /// A program, its entry point and the values of its constants.
@@ -100,8 +98,8 @@ impl Origin {
             values: program.key(constants)?,
             options: options.clone(),
         };
-        let modules = device.context_extension.get::<ModuleCache>();
-        let names = device.global_names.get::<GlobalTable>();
+        let modules = &device.context.modules;
+        let names = &device.context.globals;
         modules.get(key, || {
             on_deep_stack(program.name(), || {
                 compile(program, entry, constants, &options, names)
@@ -146,7 +144,7 @@ impl Device {
         options: KernelOptions,
     ) -> Result<Kernel, KernelError> {
         let shared = &self.shared;
-        let kernels = shared.kernel_extension.get::<KernelCache>();
+        let kernels = &shared.extensions.kernels;
         let key = ProgramKey {
             program: program.id(),
             values: program.key(constants)?,
@@ -201,7 +199,7 @@ impl KernelShared {
             origin,
             forms: Mutex::default(),
             variants: Mutex::default(),
-            launch_extension: ExtensionSlot::default(),
+            extensions: KernelExtensions::default(),
         })
     }
 

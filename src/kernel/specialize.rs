@@ -1,12 +1,11 @@
 //! Specialization: a program, an entry point and values for its constants become a module without overrides, validated
 //! for the features of the device, with its private memory counted and checked.
 
-use std::collections::HashMap;
+mod entry;
+
 use std::sync::Arc;
 
-use naga::back::PipelineConstants;
 use naga::back::pipeline_constants::{PipelineConstantError, process_overrides};
-use naga::compact::{KeepUnused, compact};
 use naga::front::wgsl::{Frontend, Options};
 use naga::valid::{Capabilities, ModuleInfo};
 use naga::{Module, ShaderStage};
@@ -18,10 +17,9 @@ use super::declarations::DeclarationKind;
 use super::diagnostic::Reporter;
 use super::edit::EditedText;
 use super::error::KernelError;
-use super::evaluate::{known, reason, validator};
+use super::evaluate::{known, validator};
 use super::globals::GlobalUse;
 use super::heap_setup::HeapSetup;
-use super::layout::TypeLayout;
 use super::passes::globals;
 use super::passes::pointers::PointerFacts;
 use super::passes::print::PrintFacts;
@@ -33,6 +31,7 @@ use super::program::{Inner, Program, lower_spans, mark_globals};
 use super::reflect::Interface;
 use super::server;
 use super::text_limits::check_types;
+use entry::missing_names;
 
 /// A specialized kernel.
 #[derive(Debug)]
@@ -439,122 +438,6 @@ impl Work<'_> {
 fn compute_entry(module: &Module, name: &str) -> Option<usize> {
     let mut points = module.entry_points.iter();
     points.position(|e| e.stage == ShaderStage::Compute && e.name == name)
-}
-
-/// Names of the overrides used by `entry` and without a value: the ones wgpu would miss, in turn.
-fn missing_names(module: &Module, entry: &str, values: &PipelineConstants) -> Vec<String> {
-    let mut module = module.clone();
-    module
-        .entry_points
-        .retain(|e| e.stage == ShaderStage::Compute && e.name == entry);
-    compact(&mut module, KeepUnused::No);
-    let missing = module.overrides.iter().filter(|(_, o)| {
-        let key = o.id.map(|id| id.to_string()).or_else(|| o.name.clone());
-        o.init.is_none() && key.is_none_or(|key| !values.contains_key(&key))
-    });
-    missing.filter_map(|(_, o)| o.name.clone()).collect()
-}
-
-impl Inner {
-    /// The device globals that an entry point uses.
-    fn global_uses(&self, module: &Module, entry: usize) -> Vec<GlobalUse> {
-        let used = globals::used(module, entry);
-        let declarations = self.analysis.declarations.iter();
-        let declared: HashMap<&str, usize> = declarations
-            .map(|d| (d.name.as_str(), d.name_span.start))
-            .collect();
-        let uses = used.iter().map(|&handle| {
-            let variable = &module.global_variables[handle];
-            let name = variable.name.clone().unwrap_or_default();
-            let place = declared.get(name.as_str());
-            let place = place.map(|&place| {
-                let (file, at) = self.files.find(place);
-                (file.name.clone(), file.line(at))
-            });
-            GlobalUse {
-                name,
-                writable: matches!(
-                    variable.space,
-                    naga::AddressSpace::Storage { access } if access.contains(naga::StorageAccess::STORE)
-                ),
-                layout: TypeLayout::of(module, variable.ty),
-                canonical: globals::canonical(module, variable.ty),
-                number: variable.binding.map_or(0, |binding| binding.binding),
-                place,
-            }
-        });
-        uses.collect()
-    }
-
-    pub(super) fn place(
-        &self,
-        declaration: usize,
-        text: &str,
-    ) -> Vec<(std::ops::Range<usize>, String)> {
-        self.analysis
-            .get(declaration)
-            .map(|d| (d.name_span.clone(), text.to_owned()))
-            .into_iter()
-            .collect()
-    }
-
-    /// The declarations of the entry point's text: everything mentioned, except by initializers of overrides replaced
-    /// by values. Assertions stay, except with mentions of a size left out.
-    fn kept(&self, entry: usize) -> Vec<bool> {
-        let analysis = &self.analysis;
-        let is_replaced = |i: usize| {
-            analysis.is_sizing(i)
-                && analysis
-                    .get(i)
-                    .is_some_and(|d| d.kind == DeclarationKind::Override)
-        };
-        let others = analysis
-            .declarations
-            .iter()
-            .enumerate()
-            .filter(|(_, d)| d.kind == DeclarationKind::Assertion);
-        let mut kept = analysis.reach([entry], is_replaced);
-        if self.pointers.is_some() || self.calls.is_some() {
-            // Mentions in the appendix are not in the analysed text.
-            let types = analysis.declarations.iter().enumerate().filter(|(_, d)| {
-                matches!(d.kind, DeclarationKind::Struct | DeclarationKind::Alias)
-            });
-            let types = analysis.reach(types.map(|(i, _)| i), is_replaced);
-            kept.iter_mut()
-                .zip(types)
-                .for_each(|(mark, more)| *mark |= more);
-        }
-        // Declarations mentioning a size left out. Mentions only by the initializers of sizes do not count.
-        let left_out = |i: usize| is_replaced(i) && kept.get(i) != Some(&true);
-        let lacks = analysis.leads_to(left_out, is_replaced);
-        let whole = others
-            .map(|(i, _)| i)
-            .filter(|&i| lacks.get(i) != Some(&true));
-        let mentioned = analysis.reach(whole.collect::<Vec<_>>(), is_replaced);
-        kept.iter_mut()
-            .zip(&mentioned)
-            .for_each(|(mark, more)| *mark |= more);
-        for (mark, declaration) in kept.iter_mut().zip(&analysis.declarations) {
-            *mark |= declaration.kind == DeclarationKind::Directive;
-        }
-        kept
-    }
-
-    fn pipeline_error(
-        &self,
-        reporter: Reporter<'_>,
-        entry: usize,
-        error: &PipelineConstantError,
-    ) -> KernelError {
-        if let PipelineConstantError::ValidationError(error) = error {
-            return KernelError::Validation(reporter.validation_error(error));
-        }
-        let place = self.place(
-            entry,
-            "in this entry point, with the constants it was given",
-        );
-        KernelError::Validation(reporter.at(reason(error), place, Vec::new()))
-    }
 }
 
 #[cfg(test)]

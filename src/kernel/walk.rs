@@ -1,6 +1,9 @@
 //! A single pass over the tokens of a declaration: mentions of other declarations, spelled-out arrays, declared
 //! variables. Shadowing by local declarations is followed.
 
+mod contents;
+mod scopes;
+
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 
@@ -8,69 +11,8 @@ use super::declarations::{
     Attribute, Context, DeclarationKind, Head, Reference, attributes, name_after,
 };
 use super::token::TokenStream;
-
-/// An `array<E, L>` in the text.
-#[derive(Clone, Debug)]
-pub(crate) struct ArrayUse {
-    /// Index of the surrounding declaration.
-    pub declaration: usize,
-    /// Bytes of the element type.
-    pub element: Range<usize>,
-    /// Bytes of the length expression.
-    pub length: Range<usize>,
-    /// Declarations that the length mentions, directly or through local constants.
-    pub mentions: Vec<usize>,
-    /// Whether the length or the element mentions local constants, which mean nothing outside the function.
-    pub local: bool,
-    /// The declaration whose bare name the length is.
-    pub bare: Option<(usize, Range<usize>)>,
-    /// The memory that the type will be used in.
-    pub context: Context,
-    /// Whether the mention is in the result type of a function.
-    pub in_result: bool,
-    /// Bytes of the name of the array's variable, member, parameter or alias; the array's own where there is none.
-    pub owner: Range<usize>,
-}
-
-/// An `@align(A)` in front of a variable.
-#[derive(Clone, Debug)]
-pub(crate) struct AlignAttribute {
-    /// From `@` to the closing parenthesis.
-    pub span: Range<usize>,
-    /// The expression.
-    pub expression: Range<usize>,
-    /// Declarations that the expression mentions.
-    pub mentions: Vec<usize>,
-}
-
-/// A variable in function or private space; or a `let` or a parameter, which may pass its type on to a variable.
-#[derive(Clone, Debug)]
-pub(crate) struct Variable {
-    /// Index of the declaration itself, or around it.
-    pub declaration: usize,
-    pub name: String,
-    pub name_span: Range<usize>,
-    /// Declarations mentioned by the type; if the type is not written out, by the initializer.
-    pub mentions: Vec<usize>,
-    /// Local variables that the initializer mentions, if the type is not written out.
-    pub locals: Vec<String>,
-    /// Indices of the arrays spelled out in the type, or else the initializer.
-    pub arrays: Range<usize>,
-    pub align: Option<AlignAttribute>,
-    /// Whether this is a variable indeed.
-    pub stored: bool,
-}
-
-/// The contents of a declaration.
-#[derive(Debug, Default)]
-pub(crate) struct Contents {
-    pub references: Vec<Reference>,
-    pub result: Vec<usize>,
-    pub arrays: Vec<ArrayUse>,
-    pub variables: Vec<Variable>,
-    /// The first local constant with too many dependencies: its bytes, and their number.
-    pub excess: Option<(Range<usize>, usize)>,
-}
+pub(crate) use contents::{AlignAttribute, ArrayUse, Contents, Variable};
+use scopes::{Local, Scopes};
 
 /// Declarations a local constant may depend on: mentions are handed on to the constants mentioning this one, so a chain
 /// of constants would cost the square of its length.
@@ -82,51 +24,6 @@ struct Template {
     /// For `array<E, L>`: its index in the contents, and the first token of the length.
     array: Option<(usize, usize)>,
     workgroup_pointer: bool,
-}
-
-/// A name declared within a function.
-struct Local<'a> {
-    name: &'a str,
-    /// For constants: the module-scope declarations that the initializer mentions.
-    constant: Option<BTreeSet<usize>>,
-}
-
-/// The names declared within a function, and the meaning of each at the current token.
-#[derive(Default)]
-struct Scopes<'a> {
-    /// The names that each open block declares.
-    open: Vec<Vec<&'a str>>,
-    /// Per name: the declarations that are in scope, the innermost last.
-    locals: HashMap<&'a str, Vec<Option<BTreeSet<usize>>>>,
-}
-
-impl<'a> Scopes<'a> {
-    fn begin(&mut self) {
-        self.open.push(Vec::new());
-    }
-
-    fn end(&mut self) {
-        for name in self.open.pop().unwrap_or_default() {
-            if let Some(known) = self.locals.get_mut(name) {
-                known.pop();
-            }
-        }
-    }
-
-    /// Declares a name in the scope of that depth; a closing bracket too many leaves no scope for the declaration.
-    fn declare(&mut self, depth: usize, local: Local<'a>) {
-        if let Some(scope) = self.open.get_mut(depth) {
-            scope.push(local.name);
-            self.locals
-                .entry(local.name)
-                .or_default()
-                .push(local.constant);
-        }
-    }
-
-    fn find(&self, name: &str) -> Option<&Option<BTreeSet<usize>>> {
-        self.locals.get(name)?.last()
-    }
 }
 
 struct Walk<'a, 's> {
@@ -168,10 +65,7 @@ pub(crate) fn walk<'a>(
         contents: Contents::default(),
         known: HashSet::new(),
         templates: Vec::new(),
-        scopes: Scopes {
-            open: vec![Vec::new()],
-            locals: HashMap::new(),
-        },
+        scopes: Scopes::default(),
         attributes_end: 0,
         declared: None,
         pending: None,
@@ -235,7 +129,7 @@ impl<'a> Walk<'a, '_> {
             }
             if self.pending.as_ref().is_some_and(|(from, _)| *from <= at)
                 && let Some((_, local)) = self.pending.take()
-                && let Some(innermost) = self.scopes.open.len().checked_sub(1)
+                && let Some(innermost) = self.scopes.innermost()
             {
                 self.scopes.declare(innermost, local);
             }

@@ -6,8 +6,7 @@ use std::sync::{Mutex, MutexGuard};
 use super::parts::{Arena, ScratchMemory};
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared};
-use crate::kernel::cache::{CacheCounts, CacheStatistics, Counter, KernelCache, ModuleCache};
-use crate::kernel::globals::GlobalTable;
+use crate::kernel::cache::{CacheCounts, CacheStatistics, Counter};
 use crate::memory::staging;
 
 /// Bind groups held at most; beyond this the cache is emptied, since so many different bindings do not repeat.
@@ -25,7 +24,7 @@ pub(crate) struct BindGroupCache {
 
 /// State of this module for each device.
 #[derive(Default)]
-pub(super) struct LaunchExtension {
+pub(crate) struct LaunchExtension {
     groups: Mutex<BindGroupCache>,
     pub(super) arena: Arena,
     pub(super) scratch: ScratchMemory,
@@ -86,7 +85,7 @@ pub(crate) fn bind_groups(device: &DeviceShared) -> MutexGuard<'_, BindGroupCach
     device
         .buffer_gone
         .get_or_init(|| |device, buffer| bind_groups(device).forget(buffer));
-    lock(&device.launch_extension.get::<LaunchExtension>().groups)
+    lock(&device.extensions.launch.groups)
 }
 
 impl Device {
@@ -97,10 +96,10 @@ impl Device {
         // One lock at a time: launches take the queue's before the bind groups'.
         let bind_groups = bind_groups(shared).statistics();
         CacheStatistics {
-            modules: shared.context_extension.get::<ModuleCache>().statistics(),
-            kernels: shared.kernel_extension.get::<KernelCache>().statistics(),
+            modules: shared.context.modules.statistics(),
+            kernels: shared.extensions.kernels.statistics(),
             bind_groups,
-            global_lookups: shared.global_names.get::<GlobalTable>().lookups(),
+            global_lookups: shared.context.globals.lookups(),
             submissions: shared.queue.lock(shared).submissions(),
         }
     }
@@ -115,7 +114,7 @@ impl Device {
         ScratchMemory::clear(shared);
         staging::of(shared).trim(shared);
         bind_groups(shared).clear();
-        shared.kernel_extension.get::<KernelCache>().clear();
-        shared.context_extension.get::<ModuleCache>().clear();
+        shared.extensions.kernels.clear();
+        shared.context.modules.clear();
     }
 }

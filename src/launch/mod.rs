@@ -31,6 +31,7 @@ use crate::memory::{BufferArgument, BufferView, Ptr};
 use arguments::{Given, describe};
 use parts::Settings;
 use parts::buffers::{self, MigratableArgument};
+pub(crate) use parts::globals::PlacedGlobals;
 
 /// A launch in the making, from [`Kernel::launch`]. Arguments are given by the names of their WGSL
 /// variables and checked against the kernel's declarations.

@@ -4,8 +4,8 @@ use std::ops::{Range, RangeBounds};
 
 use bytemuck::{Pod, Zeroable};
 
-use super::MemoryExtension;
-use super::buffer::{DeviceBuffer, MemoryError, bounds};
+use super::MemoryError;
+use super::buffer::{DeviceBuffer, bounds};
 use super::places::{check_words, is_in_words};
 use super::staging;
 use crate::device::queue::{Bound, Dispatch, Recorder};
@@ -163,8 +163,8 @@ fn fill_by_kernel(
     pattern: &[u8],
 ) -> Option<wgpu::Error> {
     let pipeline = device
-        .memory_extension
-        .get::<MemoryExtension>()
+        .extensions
+        .memory
         .fill
         .get_or_init(|| fill_pipeline(&device.raw));
     let Range { start, end } = part.bytes;

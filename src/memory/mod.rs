@@ -3,6 +3,7 @@
 
 pub(crate) mod buffer;
 pub(crate) mod buffers;
+mod error;
 pub(crate) mod fill;
 pub(crate) mod heap;
 pub(crate) mod host_memory;
@@ -19,11 +20,12 @@ pub(crate) mod staging;
 pub(crate) mod system;
 pub(crate) mod transfer;
 
-pub use buffer::{BufferView, DeviceBuffer, MemoryError};
+pub use buffer::{BufferView, DeviceBuffer};
 pub use buffers::{
     ArgumentMoves, Buffer, BufferArgument, BufferError, BufferMemory, BufferStatistics,
     CommonMemory, LaunchExplanation, MappedRead, MappedWrite, Placement,
 };
+pub use error::MemoryError;
 pub use heap::{
     AtomicView, HeapAdvice, HeapAllocation, HeapAllocator, HeapBound, HeapError, HeapSize,
     HostAccess, MirrorStatistics, SharedHeap,

@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use crate::device::DeviceShared;
 use crate::device::queue::Recorder;
-use crate::memory::buffer::MemoryError;
+use crate::memory::MemoryError;
 use crate::memory::heap::DeviceView;
 use crate::memory::shift::{self, Bytes};
 use crate::memory::staging;

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use bytemuck::Pod;
 
-use super::buffer::{DeviceBuffer, MemoryError, bounds};
+use super::MemoryError;
+use super::buffer::{DeviceBuffer, bounds};
 use super::host_memory::{self, Destination};
 use super::pinned::direct;
 use super::places::check_words;
@@ -165,7 +166,7 @@ impl<T: Pod> DeviceBuffer<T> {
         let piece = Piece { bytes };
         let (words, range) = (piece.words(), piece.bytes.clone());
         let count = words.end - words.start;
-        let mut memory = staging::download(device, WHAT, count)?;
+        let memory = staging::download(device, WHAT, count)?;
         device.complete_dependencies(None);
         let submit = || {
             let mut queue = device.queue.lock(device);
@@ -181,12 +182,7 @@ impl<T: Pod> DeviceBuffer<T> {
             check_submitted("a read", &batch)?;
             Ok::<_, MemoryError>((batch, depends_on))
         };
-        let submitted = submit();
-        if submitted.is_err() {
-            // The copy may still be recorded: nobody else may map the memory before the batch is gone.
-            memory.discard();
-        }
-        let (batch, depends_on) = submitted?;
+        let (batch, depends_on) = submit()?;
         let coming = Coming::begin(&device.raw, batch, memory, piece);
         Ok(begun(State::Coming(Arc::new(coming)), depends_on))
     }

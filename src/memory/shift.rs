@@ -10,8 +10,7 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::MemoryExtension;
-use super::buffer::MemoryError;
+use super::MemoryError;
 use super::staging;
 use crate::device::queue::{Bound, Dispatch, Recorder};
 use crate::device::{DeviceShared, capture};
@@ -93,8 +92,8 @@ fn write_by_kernel(
     bytes: &Bytes<'_>,
 ) -> Option<wgpu::Error> {
     let pipeline = device
-        .memory_extension
-        .get::<MemoryExtension>()
+        .extensions
+        .memory
         .shift
         .get_or_init(|| pipeline(&device.raw));
     // Only the words of the range are bound, so the buffer may be larger than a binding.

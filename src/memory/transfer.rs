@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
-use super::buffer::{DeviceBuffer, MemoryError};
+use super::MemoryError;
+use super::buffer::DeviceBuffer;
 use super::buffers::End;
 use super::places::{Place, copy, needed_of_target};
 use super::staging::{self, send};

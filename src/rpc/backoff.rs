@@ -29,9 +29,9 @@ pub(crate) struct Backoff {
     pub(crate) buffer: wgpu::Buffer,
 }
 
-/// What the device keeps.
+/// The memory that a device keeps for all its ports.
 #[derive(Debug, Default)]
-struct Kept(Mutex<Option<Arc<Backoff>>>);
+pub(crate) struct KeptBackoff(Mutex<Option<Arc<Backoff>>>);
 
 impl Backoff {
     /// The memory of `device`, where its kernels use one; all ports of a device share the memory. With too little
@@ -45,7 +45,7 @@ impl Backoff {
         if !capabilities.needs_loop_guard() {
             return Ok(None);
         }
-        let mut kept = lock(&device.calls_extension.get::<Kept>().0);
+        let mut kept = lock(&device.extensions.backoff.0);
         if let Some(known) = &*kept {
             return Ok(Some(Arc::clone(known)));
         }

@@ -11,7 +11,7 @@
 //!
 //! What kernels need is made by `kernel::calls`.
 
-mod backoff;
+pub(crate) mod backoff;
 pub(crate) mod bell;
 mod builder;
 mod dispatcher;

@@ -19,6 +19,7 @@ cases![
     device_memory_is_known_as_well,
     several_devices_know_the_same,
     without_the_table_the_span_is_what_counts,
+    changes_of_the_table_travel_together,
 ];
 
 /// Adds one to what is at `at`, and says what it was.
@@ -360,4 +361,50 @@ fn without_the_table_the_span_is_what_counts(f: &Fixture) {
         .unwrap();
     assert_eq!(run(&strict, &device, at, None), Ok(1));
     assert!(run(&strict, &device, beyond, None).is_err());
+}
+
+/// However many allocations lie apart, their words of the table take one staging buffer for a launch.
+fn changes_of_the_table_travel_together(f: &Fixture) {
+    const MANY: usize = 64;
+    let (device, heap) = alone(f, |options| options.live_memory = false);
+    let add = kernel(&device, ADD);
+    let sink: DeviceBuffer<u32> = device.buffer(&[0xdead_beef]).unwrap();
+    let mut launch = (add.launch().value("at", &Ptr::<u32>::null()))
+        .buffer("sink", &sink)
+        .workgroups(1);
+    let mut taken = |at: Ptr<u32>| {
+        launch.set_value("at", &at).unwrap();
+        let count = || {
+            let statistics = device.transfer_statistics();
+            statistics.staging_made + statistics.staging_reused
+        };
+        let before = count();
+        launch.submit().unwrap().wait().unwrap();
+        count() - before
+    };
+    let mut all: Vec<Ptr<u32>> = (0..2 * MANY as u32)
+        .map(|i| heap.alloc(i).unwrap())
+        .collect();
+    taken(all[0]);
+    let free_every_other = |all: &[Ptr<u32>], count: usize| {
+        for at in all.iter().step_by(2).take(count) {
+            heap.free(*at).unwrap();
+        }
+    };
+    let mut fill = |all: &mut [Ptr<u32>], count: usize| {
+        free_every_other(all, count);
+        // The freed words are zeros, which the device writes by itself.
+        taken(all[1]);
+        for at in all.iter_mut().step_by(2).take(count) {
+            *at = heap.alloc(7).unwrap();
+        }
+        taken(all[0])
+    };
+    let one = fill(&mut all, 1);
+    let many = fill(&mut all, MANY);
+    assert_eq!(many, one);
+    // And every one of the words has arrived.
+    for at in &all {
+        run(&add, &device, *at, None).unwrap();
+    }
 }

@@ -2,7 +2,12 @@
 
 use crate::cases;
 use crate::harness::Fixture;
-use tombolo::{Buffer, Device, DeviceBuffer, DeviceGlobal, buffers::Placement};
+use crate::pointers::kernel;
+use tombolo::{
+    Buffer, Device, DeviceBuffer, DeviceGlobal,
+    buffers::Placement,
+    device::{Aspect, LoopGuardPolicy},
+};
 
 cases![
     small_transfers_make_no_memory_whatever_came_before,
@@ -12,6 +17,7 @@ cases![
     a_change_of_sizes_does_not_fill_the_budget_for_good,
     staging_memory_is_given_back,
     large_buffers_go_both_ways,
+    statuses_and_timestamps_use_their_memory_again,
 ];
 
 const MIB: usize = 1 << 20;
@@ -188,4 +194,43 @@ fn large_buffers_go_both_ways(f: &Fixture) {
     let part = bytes.read_range(range.clone()).unwrap();
     let all: &[u8] = bytemuck::cast_slice(&values);
     assert!(part == all[range.start as usize..range.end as usize]);
+}
+
+/// A kernel that can fail has a status record, which a device without live memory copies to the host, and so it does
+/// the timestamps of a profiled launch: each batch takes memory for each of both, and the next batch the same memory.
+fn statuses_and_timestamps_use_their_memory_again(f: &Fixture) {
+    let device = f.open(|options| {
+        options.live_memory = false;
+        options.loop_guard = LoopGuardPolicy::Budget(1 << 16);
+    });
+    let add = kernel(
+        &device,
+        "@group(0) @binding(0) var<storage, read_write> data: array<u32>;
+        @compute @workgroup_size(1) fn main() {
+            for (var i = 0u; i < data[1]; i += 1u) { data[0] += 1u; }
+        }",
+    );
+    let data = device.buffer(&[0u32, 5]).unwrap();
+    let is_timed = device.has(Aspect::TimestampQueries);
+    let launch = add.launch().buffer("data", &data).workgroups(1);
+    let mut launch = if is_timed { launch.profiled() } else { launch };
+    let mut round = || {
+        let event = launch.submit().unwrap();
+        event.wait().unwrap();
+        if is_timed {
+            event.gpu_time().unwrap();
+        }
+    };
+    for _ in 0..3 {
+        round();
+    }
+    let before = device.transfer_statistics();
+    for _ in 0..10 {
+        round();
+    }
+    let after = device.transfer_statistics();
+    assert_eq!(after.staging_made, before.staging_made);
+    let copies = 10 * (1 + u64::from(is_timed));
+    assert_eq!(after.staging_reused - before.staging_reused, copies);
+    assert_eq!(data.read().unwrap(), [13 * 5, 5]);
 }

@@ -5,16 +5,21 @@ use std::fmt::Write;
 use crate::device::CallStatus;
 use crate::device::call_words::{BEGUN, HEADER, PREFIX, SEAL, SEAL_FACTORS, SEAL_SHIFT};
 
-/// The statuses that the runtime's own texts tell apart.
-const STATUSES: [(&str, CallStatus); 8] = [
-    ("done", CallStatus::Done),
-    ("timed_out", CallStatus::TimedOut),
-    ("stopped", CallStatus::Stopped),
-    ("malformed", CallStatus::Malformed),
-    ("pending", CallStatus::Pending),
-    ("no_ticket", CallStatus::NoTicket),
-    ("end", CallStatus::End),
-    ("busy", CallStatus::Busy),
+/// The statuses by their names in WGSL: `CALL_…` for programs, and `tombolo_status_…`, in small letters, in the
+/// runtime's own texts, so that no declaration of a program changes what these texts mean.
+pub(super) const STATUSES: [(&str, CallStatus); 12] = [
+    ("DONE", CallStatus::Done),
+    ("TIMED_OUT", CallStatus::TimedOut),
+    ("STOPPED", CallStatus::Stopped),
+    ("UNKNOWN", CallStatus::Unknown),
+    ("MALFORMED", CallStatus::Malformed),
+    ("PANICKED", CallStatus::Panicked),
+    ("PENDING", CallStatus::Pending),
+    ("NO_TICKET", CallStatus::NoTicket),
+    ("END", CallStatus::End),
+    ("FAILED", CallStatus::Failed),
+    ("TOO_MANY_TURNS", CallStatus::TooManyTurns),
+    ("BUSY", CallStatus::Busy),
 ];
 
 /// The constants of callers: `tombolo_header_…` for words of the header, `tombolo_packet_…` for words in front of a
@@ -27,12 +32,14 @@ pub(super) fn constants() -> String {
         ("packet", "seal", SEAL as u32),
         ("packet", "payload", PREFIX as u32),
     ];
-    let statuses = STATUSES.map(|(name, status)| ("status", name, status.code()));
-    // What WGSL makes of a variable without a value: of a stream that has not been used.
-    let unset = [("status", "unset", 0)];
-    let statuses = unset.into_iter().chain(statuses);
-    for (kind, name, value) in header.into_iter().chain(packet).chain(statuses) {
+    for (kind, name, value) in header.into_iter().chain(packet) {
         let _ = writeln!(text, "const tombolo_{kind}_{name} = {value}u;");
+    }
+    // What WGSL makes of a variable without a value: of a stream that has not been used.
+    let statuses = STATUSES.map(|(name, status)| (name, status.code()));
+    for (name, code) in [("UNSET", 0)].into_iter().chain(statuses) {
+        let name = name.to_ascii_lowercase();
+        let _ = writeln!(text, "const tombolo_status_{name} = {code}u;");
     }
     text
 }

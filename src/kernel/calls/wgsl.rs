@@ -6,11 +6,10 @@ use std::fmt::Write;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::constants::{constants, mixed};
+use super::constants::{STATUSES, constants, mixed};
 use super::forms::{Form, Mention, TYPE_ENDINGS, WAIT};
 use super::prelude::{declares, needed};
 use super::{CallDeclaration, CallSet};
-use crate::device::CallStatus;
 use crate::device::call_words::PREFIX;
 use crate::kernel::layout::{Shape, TypeLayout};
 use crate::kernel::template::Template;
@@ -34,22 +33,6 @@ const MOST_WORDS: usize = 1024;
 /// The structure whose members are the parameters and the result of a function, for naga to lay out.
 const TYPES: &str = "tombolo_call_types_";
 const RESULT: &str = "tombolo_result";
-
-/// The names of statuses in WGSL.
-const STATUSES: [(&str, CallStatus); 12] = [
-    ("CALL_DONE", CallStatus::Done),
-    ("CALL_TIMED_OUT", CallStatus::TimedOut),
-    ("CALL_STOPPED", CallStatus::Stopped),
-    ("CALL_UNKNOWN", CallStatus::Unknown),
-    ("CALL_MALFORMED", CallStatus::Malformed),
-    ("CALL_PANICKED", CallStatus::Panicked),
-    ("CALL_PENDING", CallStatus::Pending),
-    ("CALL_NO_TICKET", CallStatus::NoTicket),
-    ("CALL_END", CallStatus::End),
-    ("CALL_FAILED", CallStatus::Failed),
-    ("CALL_TOO_MANY_TURNS", CallStatus::TooManyTurns),
-    ("CALL_BUSY", CallStatus::Busy),
-];
 
 /// The text appended to a program for its calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -375,7 +358,8 @@ pub(crate) fn appendix(
     appendix.add(&common.fill(), origin.clone());
     appendix.add(&prelude, origin.clone());
     for (name, status) in STATUSES {
-        if !declares(&stream, name) {
+        let name = format!("CALL_{name}");
+        if !declares(&stream, &name) {
             let text = format!("const {name} = {}u;", status.code());
             appendix.add(&text, origin.clone());
         }

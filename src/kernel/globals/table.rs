@@ -1,31 +1,22 @@
 //! The table itself: names, known properties, and places.
 
+mod chunks;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use super::compare::{LARGEST, check_hosts, check_layouts, check_size, place_in_wgsl};
+use super::compare::{check_hosts, check_layouts, check_size, place_in_wgsl};
 use super::conflict::{GlobalConflict, GlobalPlace};
 use super::{Declaration, GlobalScope, GlobalUse, ModuleIdentity};
-use crate::device::unique_id;
 use crate::device::wait::lock;
 use crate::kernel::layout::TypeLayout;
-use crate::memory::region::{AllocationId, Region, RegionOptions};
+use crate::memory::region::AllocationId;
+use chunks::Chunk;
 
-/// Bytes of the first chunk; each further chunk is twice as large, up to `LARGEST_CHUNK`, and never smaller than its
-/// first variable needs.
-const FIRST_CHUNK: u64 = 64 << 10;
-const LARGEST_CHUNK: u64 = 16 << 20;
 /// Variables of a kernel with more bytes together than this are placed separately: a single allocation on a device is
 /// bounded.
 const TOGETHER: u64 = 64 << 20;
-/// Chunks begin with unused bytes: the address of a variable must not be that of its allocation, or freeing the
-/// variable's address would free the allocation.
-const HEADER: u64 = 256;
-/// Places suit every type and every copy of whole words. Offsets of larger variables suit every binding: a kernel using
-/// a single such variable has the variable at offset 0, with nothing to add to an index.
-const ALIGN: u64 = 16;
-const LARGE: u64 = 256;
 
 /// The names of a context.
 #[derive(Debug, Default)]
@@ -41,12 +32,6 @@ struct Shared {
 struct State {
     entries: BTreeMap<String, Entry>,
     chunks: Vec<Chunk>,
-}
-
-#[derive(Debug)]
-struct Chunk {
-    bytes: u64,
-    region: Region,
 }
 
 /// What is known of a name.
@@ -459,66 +444,5 @@ impl State {
             instances.push(instance);
         }
         Ok(instances)
-    }
-
-    /// The chunk `beside`, if so many variables with that many bytes fit there, or else the first chunk with room, or a
-    /// new chunk.
-    fn chunk_for(&mut self, bytes: u64, count: usize, beside: Option<usize>) -> usize {
-        // However they come to lie.
-        let wanted = bytes.next_multiple_of(ALIGN) + LARGE * count as u64;
-        let fits = |chunk: &Chunk| chunk.region.stats().largest_free >= wanted;
-        if let Some(beside) = beside
-            && self.chunks.get(beside).is_some_and(fits)
-        {
-            return beside;
-        }
-        if let Some(found) = self.chunks.iter().position(fits) {
-            return found;
-        }
-        let last = self
-            .chunks
-            .last()
-            .map_or(FIRST_CHUNK / 2, |chunk| chunk.bytes);
-        let least = (wanted + HEADER).next_multiple_of(HEADER);
-        let bytes = (last.min(LARGEST_CHUNK / 2) * 2).max(least);
-        let mut region = Region::new(RegionOptions::default());
-        // The block is neither empty nor out of place.
-        let _ = region.add_block(HEADER, bytes - HEADER);
-        self.chunks.push(Chunk { bytes, region });
-        self.chunks.len() - 1
-    }
-
-    fn allocate(
-        &mut self,
-        chunk: usize,
-        name: &str,
-        scope: GlobalScope,
-        bytes: u64,
-        host: Option<Arc<Declaration>>,
-        owner: &Arc<Shared>,
-    ) -> Result<Arc<Instance>, GlobalConflict> {
-        let too_large = || GlobalConflict::TooLarge {
-            name: name.to_owned(),
-            bytes,
-            limit: LARGEST,
-        };
-        let region = self.chunks.get_mut(chunk).map(|chunk| &mut chunk.region);
-        let align = if bytes < LARGE { ALIGN } else { LARGE };
-        let granted = region.and_then(|region| region.allocate(bytes.max(1), align).ok());
-        let granted = granted.ok_or_else(too_large)?;
-        Ok(Arc::new(Instance {
-            id: unique_id(),
-            name: name.into(),
-            scope,
-            chunk,
-            offset: u32::try_from(granted.address).map_err(|_| too_large())?,
-            bytes,
-            allocation: granted.id,
-            owner: Arc::downgrade(owner),
-            start: Mutex::new(Start {
-                host,
-                touched: false,
-            }),
-        }))
     }
 }

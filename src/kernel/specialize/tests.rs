@@ -1,6 +1,8 @@
 //! Tests of specialization: the meanings of the private-array and specialization-constant tests of SYCL that the
 //! host alone can decide, and the diagnostics.
 
+use naga::back::PipelineConstants;
+
 use super::*;
 
 fn run(source: &str, constants: Constants) -> Result<Specialized, KernelError> {

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex};
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, capture, unique_id};
 use crate::launch::LaunchError;
-use crate::launch::bind::LaunchExtension;
 use crate::memory::MemoryError;
 use crate::memory::heap::segment_bytes;
 
@@ -84,7 +83,7 @@ impl Arena {
         parts: u32,
     ) -> Result<Vec<(u64, wgpu::Buffer)>, LaunchError> {
         let limit = segment_bytes(&device.limits);
-        let mut buffers = lock(&device.launch_extension.get::<LaunchExtension>().arena.0);
+        let mut buffers = lock(&device.extensions.launch.arena.0);
         let mut answer = Vec::new();
         for part in 0..parts as usize {
             let needed = places.sizes.get(part).copied().unwrap_or(0);
@@ -109,9 +108,7 @@ impl Arena {
 
     /// Gives the buffers back; launches that were recorded keep theirs.
     pub(in crate::launch) fn clear(device: &DeviceShared) {
-        let buffers = std::mem::take(&mut *lock(
-            &device.launch_extension.get::<LaunchExtension>().arena.0,
-        ));
+        let buffers = std::mem::take(&mut *lock(&device.extensions.launch.arena.0));
         if let Some(tell) = device.buffer_gone.get() {
             for (id, _) in buffers {
                 tell(device, id);

@@ -141,7 +141,7 @@ impl Launch {
         self.check_parts()?;
         let (roots, uses) = (self.roots(), self.uses());
         let device = Arc::clone(&self.kernel.device);
-        let residency = ResidencyGuard::begin(&device, &device.buffers_extension, &roots);
+        let residency = ResidencyGuard::begin(&device, &device.context.buffers, &roots);
         let first = || uses.first().map_or("", |one| one.argument.as_str());
         let mut residency = residency.map_err(|error| self.buffer_error(first(), error))?;
         let told = residency.explain(&uses);
@@ -152,9 +152,9 @@ impl Launch {
     fn acquire_buffers<'s>(&mut self, ground: &'s Ground) -> Result<Buffers<'s>, LaunchError> {
         self.check_parts()?;
         let Used { roots, uses, moved } = &ground.buffers;
-        let extension = &ground.device.buffers_extension;
+        let context = &ground.device.context.buffers;
         let first = || uses.first().map_or("", |one| one.argument.as_str());
-        let begun = ResidencyGuard::begin(&ground.device, extension, roots);
+        let begun = ResidencyGuard::begin(&ground.device, context, roots);
         let mut guard = begun.map_err(|error| self.buffer_error(first(), error))?;
         let brought = guard.bring(uses);
         let told = brought.map_err(|(at, error)| self.buffer_error(&uses[at].argument, error))?;

@@ -31,7 +31,7 @@ pub(in crate::launch) struct LaunchGlobals {
 
 /// Known places of the variables, kept with the kernel for its launches.
 #[derive(Debug, Default)]
-struct Known(OnceLock<Placements>);
+pub(crate) struct PlacedGlobals(OnceLock<Placements>);
 
 /// The kernel's device globals, once they are known to be there.
 pub(in crate::launch) type Setting = Option<LaunchGlobals>;
@@ -189,7 +189,7 @@ impl LaunchGlobals {
 }
 
 fn placed(kernel: &Kernel, globals: &KernelGlobals) -> Result<Placements, LaunchError> {
-    let known = &kernel.shared.launch_extension.get::<Known>().0;
+    let known = &kernel.shared.extensions.globals.0;
     if let Some(known) = known.get() {
         return Ok(Arc::clone(known));
     }

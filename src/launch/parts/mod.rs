@@ -27,7 +27,7 @@ pub(in crate::launch) mod buffers;
 mod calls;
 #[cfg(test)]
 mod counter;
-mod globals;
+pub(super) mod globals;
 mod heap;
 mod list;
 pub(in crate::launch) mod memory;

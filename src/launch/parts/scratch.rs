@@ -12,7 +12,6 @@ use crate::device::{DeviceShared, unique_id};
 use crate::kernel::passes::spill::SpillFacts;
 use crate::kernel::pipeline::scratch_bytes;
 use crate::kernel::plan::Source;
-use crate::launch::bind::LaunchExtension;
 use crate::launch::dispatch::Extents;
 use crate::launch::{Launch, LaunchError};
 
@@ -23,8 +22,7 @@ pub(in crate::launch) struct ScratchMemory(Mutex<Option<(u64, wgpu::Buffer)>>);
 impl ScratchMemory {
     /// A buffer of at least `bytes` bytes.
     fn of(device: &Arc<DeviceShared>, bytes: u64) -> Result<(u64, wgpu::Buffer), LaunchError> {
-        let extension = device.launch_extension.get::<LaunchExtension>();
-        let mut kept = lock(&extension.scratch.0);
+        let mut kept = lock(&device.extensions.launch.scratch.0);
         if let Some(known) = kept.as_ref().filter(|(_, known)| known.size() >= bytes) {
             return Ok(known.clone());
         }
@@ -40,8 +38,7 @@ impl ScratchMemory {
 
     /// Gives the buffer back; launches that were recorded keep theirs.
     pub(in crate::launch) fn clear(device: &DeviceShared) {
-        let extension = device.launch_extension.get::<LaunchExtension>();
-        let kept = lock(&extension.scratch.0).take();
+        let kept = lock(&device.extensions.launch.scratch.0).take();
         if let Some((id, _)) = kept {
             forget(device, id);
         }

@@ -54,7 +54,9 @@ impl Run<'_, '_> {
         wait_until_over(&self.device, &event);
         self.launch.settings.system = None;
         let done = match ended {
-            Ok(()) => self.write_back(&lent),
+            Ok(()) => {
+                (self.flags_of_writes(&lent)).and_then(|flags| self.write_back(&lent, &flags))
+            }
             Err(error) => Err(error.into()),
         };
         if let Ok(Lent { buffers, .. }) = Arc::try_unwrap(lent) {

@@ -23,7 +23,7 @@ use crate::memory::system::SystemTier;
 use crate::memory::system::frames::Lacking;
 use crate::memory::system::live::{LivePages, Pager, Places, WHY};
 use crate::memory::system::table::{self, Demands, Entry, FaultList};
-use crate::memory::{DeviceBuffer, MemoryError, MemoryExtension};
+use crate::memory::{DeviceBuffer, MemoryError};
 use crate::rpc::Backoff;
 
 /// Turns that an invocation waits for a page, where no adapter counts turns: seconds, for an answer within
@@ -106,7 +106,7 @@ impl Run<'_, '_> {
         // Frame 0 is for accesses that fail.
         let frames = self.most_pages.min(places.pages().max(1)) as u32 + 1;
         let device = Arc::clone(&self.device);
-        let kept = &device.memory_extension.get::<MemoryExtension>().live_pages;
+        let kept = &device.extensions.memory.live_pages;
         let pages = LivePages::take(&device, kept, frames, &places);
         let pages = pages.map_err(|error| self.no_live_tier(error.to_string()))?;
         let lent = self.live_buffers(&pages, &places)?;
@@ -125,10 +125,11 @@ impl Run<'_, '_> {
                 turns: self.turns(),
             });
         }
-        self.write_back(&lent)?;
+        let flags = self.flags(&lent)?;
+        self.write_back(&lent, &flags)?;
         // Marks of a frame that has had several pages tell of none of them.
         if self.report.pages_dropped == 0 {
-            self.touched = Some(self.touched(&self.flags(&lent)?));
+            self.touched = Some(self.touched(&flags));
         }
         drop(lent);
         pages.keep(kept);

@@ -31,7 +31,6 @@ use super::grid::GridPart;
 use super::parts::system::Lent;
 use crate::device::submissions::Standing;
 use crate::device::{DeviceShared, Event};
-use crate::memory::MemoryExtension;
 use crate::memory::system::frames::{Frames, Lacking};
 use crate::memory::system::live::FLAGS_START;
 use crate::memory::system::table::{Demands, FaultList, TOUCHED};
@@ -184,7 +183,8 @@ impl<'r, 'm> Run<'r, 'm> {
         self.report.launches += 1;
         let ended = self.launch.submit().map_err(SystemError::from);
         let ended = ended.and_then(|event| Ok(event.wait()?));
-        let done = ended.and_then(|()| self.write_back(&lent));
+        let flags = ended.and_then(|()| self.flags_of_writes(&lent));
+        let done = flags.and_then(|flags| self.write_back(&lent, &flags));
         self.give_back(lent);
         done
     }
@@ -244,8 +244,7 @@ impl<'r, 'm> Run<'r, 'm> {
     }
 
     fn pools(&self) -> &crate::memory::system::pools::Pools {
-        let extension = self.device.memory_extension.get::<MemoryExtension>();
-        &extension.system
+        &self.device.extensions.memory.system
     }
 
     /// Keeps the buffers of a launch for the next launch. The buffers are unused: the launch has ended, or the device

@@ -149,13 +149,14 @@ impl Run<'_, '_> {
 
     /// Takes the changes of a part, and notes the touched pages.
     fn finish(&mut self, lent: &Lent, notes: bool) -> Result<Attempt, SystemError> {
+        let flags = self.flags(lent)?;
         match self.part.is_none() {
-            true => self.write_back(lent)?,
-            false => self.keep(lent)?,
+            true => self.write_back(lent, &flags)?,
+            false => self.keep(lent, &flags)?,
         }
         // The last attempt, by which an address fails, notes nothing.
         if notes {
-            let touched = self.touched(&self.flags(lent)?);
+            let touched = self.touched(&flags);
             let all = self.touched.get_or_insert_default();
             // No more is fetched before the next launch.
             if (all.len() as u64) < self.most_pages {

@@ -15,20 +15,28 @@ use crate::memory::system::table::WRITTEN;
 const GAP: u32 = 8;
 
 impl Run<'_, '_> {
+    /// The flags of the frames, for writing back; none where nothing is lent for writing.
+    pub(super) fn flags_of_writes(&self, lent: &Lent) -> Result<Vec<u32>, SystemError> {
+        match self.memory.lends.is_written() {
+            true => self.flags(lent),
+            false => Ok(Vec::new()),
+        }
+    }
+
     /// The flags of the frames.
     pub(super) fn flags(&self, lent: &Lent) -> Result<Vec<u32>, SystemError> {
         let flags = u64::from(FLAGS_START)..u64::from(FLAGS_START + self.frames.count());
         Ok(lent.faults().read_range(flags)?)
     }
 
-    /// Writes the words changed by the kernel to the host's memory.
-    pub(super) fn write_back(&mut self, lent: &Lent) -> Result<(), SystemError> {
-        self.each_written(lent, Self::return_page)
+    /// Writes the words changed by the kernel to the host's memory, by the flags of the frames.
+    pub(super) fn write_back(&mut self, lent: &Lent, flags: &[u32]) -> Result<(), SystemError> {
+        self.each_written(lent, flags, Self::return_page)
     }
 
     /// Keeps the words changed by the kernel, for the next work-groups.
-    pub(super) fn keep(&mut self, lent: &Lent) -> Result<(), SystemError> {
-        self.each_written(lent, |run, frame, page, after| {
+    pub(super) fn keep(&mut self, lent: &Lent, flags: &[u32]) -> Result<(), SystemError> {
+        self.each_written(lent, flags, |run, frame, page, after| {
             Ok(run.frames.keep(frame, page, after)?)
         })
     }
@@ -46,12 +54,12 @@ impl Run<'_, '_> {
     fn each_written(
         &mut self,
         lent: &Lent,
+        flags: &[u32],
         use_page: impl Fn(&mut Self, u32, u64, &[u32]) -> Result<(), SystemError>,
     ) -> Result<(), SystemError> {
         if !self.memory.lends.is_written() {
             return Ok(());
         }
-        let (pool, flags) = (lent.pool(), self.flags(lent)?);
         let written: Vec<(u32, u64)> = (self.frames.by_frame().into_iter())
             .filter(|(frame, _)| {
                 flags
@@ -61,7 +69,7 @@ impl Run<'_, '_> {
             .collect();
         for run in written.chunk_by(|(one, _), (next, _)| next - one <= GAP) {
             if let (Some((first, _)), Some((last, _))) = (run.first(), run.last()) {
-                let words = self.words_of(pool, *first..*last + 1)?;
+                let words = self.words_of(lent.pool(), *first..*last + 1)?;
                 for &(frame, page) in run {
                     let start = (frame - *first) as usize * PAGE_WORDS;
                     use_page(self, frame, page, &words[start..start + PAGE_WORDS])?;

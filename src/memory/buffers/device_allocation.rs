@@ -49,7 +49,7 @@ pub(super) struct DeviceHold {
 
 impl DeviceHold {
     pub(super) fn new(device: &Arc<DeviceShared>) -> Self {
-        let memory = device.memory_extension.get::<MemoryExtension>();
+        let memory = &device.extensions.memory;
         memory.buffer_holds.fetch_add(1, Ordering::AcqRel);
         Self {
             device: Some(Arc::clone(device)),
@@ -69,7 +69,7 @@ impl DeviceHold {
 impl Drop for DeviceHold {
     fn drop(&mut self) {
         if let Some(device) = self.device.take() {
-            let memory = device.memory_extension.get::<MemoryExtension>();
+            let memory = &device.extensions.memory;
             memory.buffer_holds.fetch_sub(1, Ordering::AcqRel);
             let_go(device);
         }
@@ -80,7 +80,7 @@ impl DeviceShared {
     /// Whether nobody but buffers of the context holds the device, which nobody can use any more then. Beside other
     /// threads that take or drop holds the answer may be wrong: no more may hang on it than memory given up early, or late.
     pub(super) fn is_only_in_buffers(self: &Arc<Self>) -> bool {
-        let memory = self.memory_extension.get::<MemoryExtension>();
+        let memory = &self.extensions.memory;
         let allocations = lock(&memory.buffers).buffers;
         let holds = memory.buffer_holds.load(Ordering::Acquire);
         Arc::strong_count(self) as u64 <= allocations + holds
@@ -126,13 +126,7 @@ impl Drop for Reservation<'_> {
 
 impl DeviceAllocation {
     fn new(shared: Arc<BufferShared>, bytes: u64, kind: Memory) -> Self {
-        let mut memory = lock(
-            &shared
-                .device
-                .memory_extension
-                .get::<MemoryExtension>()
-                .buffers,
-        );
+        let mut memory = lock(&shared.device.extensions.memory.buffers);
         memory.used += bytes;
         memory.buffers += 1;
         memory.peak = memory.peak.max(memory.used);
@@ -169,7 +163,7 @@ impl DeviceAllocation {
         if !blocks::is_small(bytes, most) {
             return None;
         }
-        let room = device.memory_extension.get::<MemoryExtension>();
+        let room = &device.extensions.memory;
         let mut blocks = lock(&room.blocks);
         let mut found = blocks.take(bytes, BINDABLE, avoid);
         if found.is_none() {
@@ -330,7 +324,7 @@ impl DeviceAllocation {
 
 impl Drop for DeviceAllocation {
     fn drop(&mut self) {
-        let rooms = self.shared.device.memory_extension.get::<MemoryExtension>();
+        let rooms = &self.shared.device.extensions.memory;
         let reserved = match &self.memory {
             Memory::Block(room) => lock(&rooms.blocks).give(room),
             Memory::Alone => self.bytes,
@@ -345,7 +339,7 @@ impl Drop for DeviceAllocation {
 
 /// Destroys the device's empty blocks, and returns their bytes.
 pub(super) fn trim_blocks(device: &DeviceShared) -> u64 {
-    let rooms = device.memory_extension.get::<MemoryExtension>();
+    let rooms = &device.extensions.memory;
     let empty = lock(&rooms.blocks).trim(0);
     let bytes = empty.iter().map(|(_, bytes)| bytes).sum();
     if bytes > 0 {

@@ -9,7 +9,8 @@ use crate::device::outcome::ExecutionError;
 use crate::device::submissions::{Batch, Submissions};
 use crate::device::wait::{Waits, ended};
 use crate::device::{DeviceShared, capture};
-use crate::memory::buffer::{BufferShared, MemoryError};
+use crate::memory::MemoryError;
+use crate::memory::buffer::BufferShared;
 use crate::memory::staging::{self, Coming, Missing, Piece, pieces, pump};
 
 /// Bytes per piece, in both directions: enough to make the fixed cost of a piece negligible.

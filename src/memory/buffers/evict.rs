@@ -13,7 +13,6 @@ use super::root::{Home, Root, State};
 use crate::device::outcome::ExecutionError;
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared};
-use crate::memory::MemoryExtension;
 use crate::memory::heap::SharedHeap;
 use crate::memory::migrate::Place;
 
@@ -158,7 +157,7 @@ impl Device {
     /// # Errors
     /// The first failure of a buffer, which keeps its memory; the others are evicted all the same.
     pub fn trim_buffers(&self) -> Result<u64, BufferError> {
-        let context = self.shared.buffers_extension.get::<super::ContextBuffers>();
+        let context = &self.shared.context.buffers;
         let before = self.buffer_memory().used;
         let mut failed = None;
         for root in context.roots() {
@@ -188,14 +187,8 @@ impl Device {
 
     /// The memory of the context's buffers ([`Buffer`](crate::Buffer)) on this device.
     pub fn buffer_memory(&self) -> BufferMemory {
-        let memory = *lock(
-            &self
-                .shared
-                .memory_extension
-                .get::<MemoryExtension>()
-                .buffers,
-        );
-        let blocks = lock(&self.shared.memory_extension.get::<MemoryExtension>().blocks).figures();
+        let memory = *lock(&self.shared.extensions.memory.buffers);
+        let blocks = lock(&self.shared.extensions.memory.blocks).figures();
         BufferMemory {
             blocks: blocks.blocks,
             block_bytes: blocks.bytes,

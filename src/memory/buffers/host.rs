@@ -385,7 +385,7 @@ fn copy_on(
     to: PartView,
 ) -> Result<(), BufferError> {
     let roots = roots([&from, &to].into_iter());
-    let mut residency = ResidencyGuard::begin(device, &device.buffers_extension, &roots)?;
+    let mut residency = ResidencyGuard::begin(device, &device.context.buffers, &roots)?;
     let uses = [(from, Access::Read), (to, Access::Overwrite)].map(|(part, access)| Use {
         part,
         access,

@@ -86,16 +86,13 @@ mod tests {
     use super::*;
     use crate::device::ExecutionError;
     use crate::device::outcome::Outcome;
-    use crate::memory::buffers::root::{BufferExtensions, Root};
+    use crate::memory::buffers::root::Root;
     use crate::memory::buffers::{BufferError, Placement};
     use crate::memory::migrate::{Access, MigrateError, Routes, Want};
 
     #[test]
     fn bytes_that_did_not_arrive_are_had_from_where_they_are() {
-        let extensions = BufferExtensions {
-            buffers: Arc::default(),
-            heap: Arc::default(),
-        };
+        let extensions = Arc::default();
         let root = Root::new(
             &extensions,
             100,
@@ -165,10 +162,7 @@ mod tests {
     /// What the planner refuses and no command causes: it is passed on in the planner's words, and changes nothing.
     #[test]
     fn a_plan_of_an_earlier_state_is_refused() {
-        let extensions = BufferExtensions {
-            buffers: Arc::default(),
-            heap: Arc::default(),
-        };
+        let extensions = Arc::default();
         let bytes = Some(Box::new(vec![1u8; 16]) as Box<_>);
         let root = Root::new(&extensions, 16, Placement::Device, bytes);
         let (one, other) = (Place::new(1).unwrap(), Place::new(2).unwrap());

@@ -54,13 +54,14 @@ pub use residency_guard::{ArgumentMoves, LaunchExplanation};
 pub use statistics::{BufferMemory, BufferStatistics};
 
 use self::residency_guard::PartView;
-pub(crate) use self::root::{BufferExtensions, Root};
+pub(crate) use self::root::Root;
 use self::root::{Home, HostBytes};
 use super::buffer::{BufferView, DeviceBuffer, bounds};
 use super::heap::SharedHeap;
 use super::live::LiveBuffer;
 use super::pointer::Ptr;
 use crate::device::Event;
+use crate::extensions::ContextExtensions;
 
 /// Where the bytes of a [`Buffer`] live.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -194,7 +195,7 @@ impl<T: Pod> From<Buffer<T>> for BufferArgument {
 
 impl<T: Pod> Buffer<T> {
     pub(crate) fn new(
-        extensions: &BufferExtensions,
+        extensions: &Arc<ContextExtensions>,
         len: usize,
         placement: Placement,
         host: Option<Box<dyn HostBytes>>,
@@ -207,7 +208,7 @@ impl<T: Pod> Buffer<T> {
     }
 
     pub(crate) fn in_heap(
-        extensions: &BufferExtensions,
+        extensions: &Arc<ContextExtensions>,
         heap: SharedHeap,
         ptr: Ptr<T>,
         len: usize,

@@ -15,7 +15,6 @@ use super::hop::{End, Hop, Piece};
 use super::root::{Locked, Root, State};
 use crate::device::DeviceShared;
 use crate::device::completion_hook::CompletionHook;
-use crate::device::extension::ExtensionSlot;
 use crate::device::outcome::Outcome;
 use crate::device::queue::Batch;
 use crate::device::submissions::Held;
@@ -156,16 +155,15 @@ pub(crate) struct ResidencyGuard<'r> {
 pub(crate) type Refused = (usize, BufferError);
 
 impl<'r> ResidencyGuard<'r> {
-    /// `roots` come from [`roots`], and `extension` is the device's slot for buffers.
+    /// `roots` come from [`roots`], and `context` is of the device's context.
     pub(crate) fn begin(
         device: &Arc<DeviceShared>,
-        extension: &'r ExtensionSlot,
+        context: &'r ContextBuffers,
         roots: &'r [Arc<Root>],
     ) -> Result<Self, BufferError> {
         for root in roots {
             root.check_device(device)?;
         }
-        let context: &ContextBuffers = extension.get();
         let held = Held::new("a command on buffers").map_err(Arc::new)?;
         let mut states: Vec<Locked<'r>> = roots.iter().map(|root| root.lock()).collect();
         let mut places = Vec::with_capacity(roots.len());
@@ -445,7 +443,7 @@ impl<'r> ResidencyGuard<'r> {
 
 impl Root {
     pub(super) fn check_device(&self, device: &DeviceShared) -> Result<(), BufferError> {
-        if Arc::ptr_eq(&self.extension, &device.buffers_extension) {
+        if Arc::ptr_eq(&self.extensions, &device.context) {
             return Ok(());
         }
         Err(BufferError::OtherContext {

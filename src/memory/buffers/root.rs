@@ -12,31 +12,31 @@
 //! root, so a part is bound in place, and another part costs no allocation. Programs whose devices should have memory
 //! for disjoint parts alone use several buffers.
 
-use std::collections::{HashMap, HashSet};
+mod uses;
+
+use std::collections::HashMap;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread::ThreadId;
 
 use bytemuck::Pod;
 
 use super::Placement;
 use super::common::{Living, Turns};
 use super::context::ContextBuffers;
-use super::device_allocation::{DeviceAllocation, DeviceHold};
+use super::device_allocation::DeviceAllocation;
 use super::device_places::DevicePlaces;
 use super::error::BufferError;
-use super::hop::End;
 use super::statistics::BufferStatistics;
-use crate::device::extension::ExtensionSlot;
 use crate::device::outcome::{Outcome, Taint};
-use crate::device::queue::Batch;
 use crate::device::submissions::Held;
+use crate::device::unique_id;
 use crate::device::wait::lock;
-use crate::device::{DeviceShared, unique_id};
-use crate::memory::heap::{ContextHeap, SharedHeap};
-use crate::memory::migrate::{Access, Place, Plan, Residency, Routes};
+use crate::extensions::ContextExtensions;
+use crate::memory::heap::SharedHeap;
+use crate::memory::migrate::{Place, Plan, Residency, Routes};
 use crate::memory::pointer::Ptr;
 use crate::memory::{HeapError, MemoryError, host_memory};
+use uses::InUse;
 
 /// A buffer, with all its parts.
 pub(crate) struct Root {
@@ -44,10 +44,8 @@ pub(crate) struct Root {
     pub(super) bytes: u64,
     /// The buffer lives in the heap, used or not.
     is_shared: bool,
-    /// The context's slot for buffers.
-    pub(super) extension: Arc<ExtensionSlot>,
-    /// The context's slot for the heap.
-    heap_extension: Arc<ExtensionSlot>,
+    /// Of the buffer's context.
+    pub(super) extensions: Arc<ContextExtensions>,
     state: Mutex<State>,
     /// Mappings dropped by the program, and not yet removed from `maps`.
     unmapped: Mutex<Vec<u64>>,
@@ -93,24 +91,11 @@ pub(super) enum Home {
     },
 }
 
-/// With fewer batches than this, ended ones are not looked for.
-const FEW: usize = 4;
-
 /// Bytes mapped by the host.
 pub(super) struct Mapping {
     pub(super) id: u64,
     pub(super) range: Range<u64>,
     pub(super) writing: bool,
-}
-
-/// A command not known to have ended.
-pub(super) struct InUse {
-    pub(super) end: End,
-    pub(super) device: DeviceHold,
-    pub(super) batch: Arc<Batch>,
-    thread: ThreadId,
-    /// The batch only moves bytes, for commands with entries of their own.
-    is_transfer: bool,
 }
 
 /// Memory of the host, of any element type.
@@ -149,16 +134,9 @@ impl DerefMut for Locked<'_> {
     }
 }
 
-/// The extensions of a context that a buffer needs.
-#[derive(Debug, Clone)]
-pub(crate) struct BufferExtensions {
-    pub(crate) buffers: Arc<ExtensionSlot>,
-    pub(crate) heap: Arc<ExtensionSlot>,
-}
-
 impl Root {
     pub(super) fn new(
-        extensions: &BufferExtensions,
+        extensions: &Arc<ContextExtensions>,
         bytes: u64,
         placement: Placement,
         host: Option<Box<dyn HostBytes>>,
@@ -179,7 +157,7 @@ impl Root {
     }
 
     pub(super) fn with_home(
-        extensions: &BufferExtensions,
+        extensions: &Arc<ContextExtensions>,
         bytes: u64,
         home: Home,
         host: Option<Box<dyn HostBytes>>,
@@ -194,8 +172,7 @@ impl Root {
             id: unique_id(),
             bytes,
             is_shared: matches!(home, Home::Heap { .. }),
-            extension: Arc::clone(&extensions.buffers),
-            heap_extension: Arc::clone(&extensions.heap),
+            extensions: Arc::clone(extensions),
             unmapped: Mutex::default(),
             state: Mutex::new(State {
                 residency,
@@ -224,11 +201,11 @@ impl Root {
 
     /// The heap of the context.
     pub(super) fn heap(&self) -> Result<SharedHeap, HeapError> {
-        self.heap_extension.get::<ContextHeap>().heap()
+        self.extensions.heap.heap()
     }
 
     pub(super) fn context(&self) -> &ContextBuffers {
-        self.extension.get()
+        &self.extensions.buffers
     }
 
     /// Takes the buffer for a command of the program.
@@ -363,126 +340,11 @@ impl State {
             }),
         }
     }
-
-    /// Records the reads of a transfer from common memory.
-    pub(super) fn begin_reading(&mut self, place: Place, range: &Range<u64>, batch: &Arc<Batch>) {
-        if let Some(copy) = self.copy(place).filter(|copy| copy.is_common()) {
-            let device = Arc::clone(&copy.shared.device);
-            // Without launches, ended commands are removed only here.
-            self.forget_ended();
-            self.begin(&device, place, range, Access::Read, batch, true);
-        }
-    }
-
-    /// Records a command until its end; `is_transfer` marks the runtime's own moves of bytes.
-    pub(super) fn begin(
-        &mut self,
-        device: &Arc<DeviceShared>,
-        place: Place,
-        range: &Range<u64>,
-        access: Access,
-        batch: &Arc<Batch>,
-        is_transfer: bool,
-    ) {
-        // Commands of one batch end together.
-        let known = (self.uses.iter()).find(|(_, used)| Arc::ptr_eq(&used.batch, batch));
-        let token = known.map_or_else(unique_id, |(token, _)| *token);
-        // Cannot fail: parts are within the buffer.
-        let _ = self.residency.begin(token, place, range.clone(), access);
-        let used = self.uses.entry(token).or_insert_with(|| InUse {
-            end: End::of(device, Arc::clone(batch)),
-            device: DeviceHold::new(device),
-            batch: Arc::clone(batch),
-            thread: std::thread::current().id(),
-            is_transfer,
-        });
-        used.is_transfer &= is_transfer;
-    }
-
-    /// The ends of all commands not known to have ended.
-    pub(super) fn unfinished_ends(&self) -> Vec<End> {
-        let left = self.uses.values().filter(|used| !used.is_over());
-        left.filter_map(|used| Some(End::of(used.device.get()?, Arc::clone(&used.batch))))
-            .collect()
-    }
-
-    /// Removes commands that have ended, and commands superseded by a later one.
-    pub(super) fn forget_ended(&mut self) {
-        if self.uses.len() >= FEW {
-            self.forget_all_ended();
-        }
-    }
-
-    /// As [`Self::forget_ended`], also where there are few.
-    pub(super) fn forget_all_ended(&mut self) {
-        let State {
-            residency, uses, ..
-        } = self;
-        residency.forget_finished(|token| uses.get(&token).is_none_or(InUse::is_over));
-        let live: HashSet<u64> = residency.unfinished().map(|used| used.token).collect();
-        uses.retain(|token, _| live.contains(token));
-    }
-
-    /// Removes the commands of a device, ended or not.
-    pub(super) fn forget_uses_of(&mut self, device: &Arc<DeviceShared>) {
-        let State {
-            residency, uses, ..
-        } = self;
-        uses.retain(|_, used| !used.device.is_on(device));
-        residency.forget_finished(|token| !uses.contains_key(&token));
-    }
-
-    /// The commands of other devices that must come before a command of `device` in memory of both.
-    pub(super) fn before(
-        &self,
-        device: &Arc<DeviceShared>,
-        place: Place,
-        range: &Range<u64>,
-        access: Access,
-    ) -> Vec<(Arc<DeviceShared>, Arc<Batch>)> {
-        let hazards = self.residency.hazards(place, range.clone(), access);
-        let uses = hazards.filter_map(|hazard| self.uses.get(&hazard.earlier.token));
-        // An ended command needs no dependency, and no thread for its completion.
-        let foreign = uses.filter(|used| !used.device.is_on(device) && !used.is_over());
-        foreign
-            .filter_map(|used| Some((Arc::clone(used.device.get()?), Arc::clone(&used.batch))))
-            .collect()
-    }
-
-    /// Unfinished writes of other devices and threads to the same bytes.
-    pub(super) fn rivals(
-        &self,
-        place: Place,
-        range: &Range<u64>,
-        access: Access,
-    ) -> Vec<Range<u64>> {
-        if !access.writes() {
-            return Vec::new();
-        }
-        let this = std::thread::current().id();
-        let ordered = |token: u64| {
-            (self.uses.get(&token))
-                .is_none_or(|used| used.thread == this || used.is_transfer || used.is_over())
-        };
-        let meetings = self
-            .residency
-            .conflicts(place, range.clone(), access, ordered);
-        meetings
-            .filter(|hazard| hazard.earlier.writes)
-            .map(|hazard| hazard.range)
-            .collect()
-    }
-}
-
-impl InUse {
-    fn is_over(&self) -> bool {
-        self.end.is_reached()
-    }
 }
 
 impl Drop for Root {
     fn drop(&mut self) {
-        let extension = Arc::clone(&self.extension);
+        let extensions = Arc::clone(&self.extensions);
         let state = self
             .state
             .get_mut()
@@ -498,8 +360,8 @@ impl Drop for Root {
             let _ = heap.free(*ptr);
         }
         if let Living::Together { memory, .. } = std::mem::take(&mut state.living) {
-            let context: &ContextBuffers = extension.get();
-            context.exchange.give(memory, state.unfinished_ends());
+            let exchange = &extensions.buffers.exchange;
+            exchange.give(memory, state.unfinished_ends());
         }
     }
 }

@@ -7,8 +7,8 @@ use super::error::BufferError;
 use super::root::{Home, Root, State};
 use crate::device::DeviceShared;
 use crate::device::wait::lock;
+use crate::memory::MemoryError;
 use crate::memory::migrate::Place;
-use crate::memory::{MemoryError, MemoryExtension};
 
 /// A root that has left this many blocks gets memory of its own.
 const MOST_DEPARTURES: u8 = 2;
@@ -71,7 +71,7 @@ impl Root {
             {
                 return Ok(carved);
             }
-            let room = device.memory_extension.get::<MemoryExtension>();
+            let room = &device.extensions.memory;
             let (used, cap) = match Reservation::new(room, size, cap) {
                 Ok(reserved) => match DeviceAllocation::alone(device, reserved) {
                     Ok(alone) => return Ok(alone),

@@ -137,7 +137,6 @@ mod tests {
     #[test]
     fn kernels_follow_addresses_that_are_numbers() {
         use crate::device::hooks;
-        use crate::memory::heap::ContextHeap;
         use crate::{Constants, Context, DeviceOptions, Program};
 
         let _alone = hooks::alone();
@@ -161,7 +160,7 @@ mod tests {
             };
             let device = context.device_at_with(adapter.index, options).unwrap();
             let heap = SharedHeap::in_block(HeapSize::Bytes(32 << 20), 1 << 30).unwrap();
-            (device.shared.heap_extension.get::<ContextHeap>()).put(heap);
+            (device.shared.context.heap).put(heap);
             let heap = context.heap().unwrap();
             assert_eq!(heap.base().address(), BASE);
             let (mut first, mut nodes) = (0, Vec::new());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::device::{ExecutionError, HeapSizeError, WindowError};
 use crate::error_text::debug_by_text;
-use crate::memory::buffer::MemoryError;
+use crate::memory::MemoryError;
 
 /// Why the shared heap refused.
 #[derive(Clone, thiserror::Error)]

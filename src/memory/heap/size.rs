@@ -302,12 +302,12 @@ impl Device {
 
 /// The heap of the device's context.
 pub(crate) fn heap_of(device: &DeviceShared) -> Result<SharedHeap, HeapError> {
-    device.heap_extension.get::<ContextHeap>().heap()
+    device.context.heap.heap()
 }
 
 /// The heap of the device's context, if there is one yet.
 pub(crate) fn known_heap(device: &DeviceShared) -> Option<SharedHeap> {
-    let known = device.heap_extension.get::<ContextHeap>().heap.get()?;
+    let known = device.context.heap.heap.get()?;
     known.as_ref().ok().cloned()
 }
 

@@ -10,7 +10,6 @@ use super::{GRAIN, Region};
 use crate::device::import::{import_host, import_limits};
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, ImportError};
-use crate::memory::MemoryExtension;
 
 /// The pinned memory that a device has imported, or could not import.
 #[derive(Debug, Default)]
@@ -44,7 +43,7 @@ pub(crate) struct Span {
 }
 
 fn of(device: &DeviceShared) -> &Imports {
-    &device.memory_extension.get::<MemoryExtension>().pinned
+    &device.extensions.memory.pinned
 }
 
 impl Importers {

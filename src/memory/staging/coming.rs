@@ -29,9 +29,14 @@ pub(crate) struct Coming {
 
 impl Coming {
     /// The words of `piece`, copied to `memory` by `batch`, which is submitted.
-    pub(crate) fn begin(raw: &wgpu::Device, batch: Arc<Batch>, memory: Lent, piece: Piece) -> Self {
+    pub(crate) fn begin(
+        raw: &wgpu::Device,
+        batch: Arc<Batch>,
+        mut memory: Lent,
+        piece: Piece,
+    ) -> Self {
         let words = piece.words();
-        let mapping = Mapping::begin(raw, memory.buffer(), 0..words.end - words.start);
+        let mapping = memory.map(raw, 0..words.end - words.start);
         Self::new(batch, mapping, memory, piece)
     }
 

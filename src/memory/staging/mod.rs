@@ -35,8 +35,8 @@ pub(crate) use self::coming::{AWAIT_READ, Coming, Missing, check_submitted};
 pub(crate) use self::filling::Filling;
 pub(crate) use self::pieces::{Piece, pieces};
 
+use super::MemoryError;
 use super::buffers::End;
-use super::{MemoryError, MemoryExtension};
 use crate::device::staging::{Lent, Readiness, Shelf, size_class};
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared, capture};
@@ -99,7 +99,7 @@ impl std::fmt::Debug for Upload {
 
 /// The staging memory of a device.
 pub(crate) fn of(device: &DeviceShared) -> &Staging {
-    &device.memory_extension.get::<MemoryExtension>().staging
+    &device.extensions.memory.staging
 }
 
 /// Makes a buffer of the runtime's own.
@@ -129,13 +129,10 @@ pub(crate) fn download(
 ) -> Result<Lent, MemoryError> {
     let most = device.limits.max_buffer_size;
     let take = || device.downloads.take(&device.raw, most, bytes);
-    let (mut memory, error) = capture(&device.raw, take);
+    let (memory, error) = capture(&device.raw, take);
     match error {
         None => Ok(memory),
-        Some(error) => {
-            memory.discard();
-            Err(refusal(device, what, bytes, &error))
-        }
+        Some(error) => Err(refusal(device, what, bytes, &error)),
     }
 }
 

@@ -115,8 +115,8 @@ impl Copy {
                 return;
             };
             let mut state = lock(&state);
-            let memory = state.memory.as_ref();
-            state.mapping = memory.map(|memory| Mapping::begin(raw, memory.buffer(), 0..count));
+            let memory = state.memory.as_mut();
+            state.mapping = memory.map(|memory| memory.map(raw, 0..count));
         }));
         closed
     }

@@ -33,6 +33,7 @@ mod flow;
 mod heap;
 mod narrow;
 mod needs;
+mod notes;
 mod options;
 mod place;
 mod rewrite;
@@ -130,7 +131,7 @@ pub fn run(
     let old = std::mem::take(&mut module.functions);
     let mut new: Arena<Function> = Arena::new();
     heap.system = system::add(module, &mut new, &heap, options)?;
-    heap.fault = check::fault_function(&heap, fault_name).map(|f| new.append(f, Span::UNDEFINED));
+    heap.fault = notes::fault_function(&heap, fault_name).map(|f| new.append(f, Span::UNDEFINED));
 
     let mut sites = Vec::new();
     for (handle, function_scan) in &scan.functions {

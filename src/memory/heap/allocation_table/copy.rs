@@ -172,6 +172,47 @@ impl TableCopy {
     }
 }
 
+/// Runs of words, one behind the other in as few staging buffers as hold all runs: a buffer for each run would be as
+/// many buffers as there are allocations between two launches.
+#[derive(Debug, Default, PartialEq)]
+struct Packed {
+    /// The words of each staging buffer.
+    buffers: Vec<Vec<u32>>,
+    /// The bytes of each run, with the number of its buffer and the byte there; `None` for nothing but zeros.
+    runs: Vec<(u64, Option<(usize, u64)>)>,
+}
+
+impl Packed {
+    /// Packs `runs` in buffers of at most `most` bytes; no run is larger.
+    fn of(runs: impl Iterator<Item = Vec<u32>>, most: u64) -> Self {
+        let bytes = |words: &[u32]| words.len() as u64 * 4;
+        let mut packed = Self::default();
+        for run in runs {
+            let size = bytes(&run);
+            if run.iter().all(|word| *word == 0) {
+                packed.runs.push((size, None));
+                continue;
+            }
+            let last = packed.buffers.last_mut();
+            let start = match last.filter(|last| bytes(last) + size <= most) {
+                Some(last) => {
+                    let start = bytes(last);
+                    last.extend(run);
+                    start
+                }
+                None => {
+                    packed.buffers.push(run);
+                    0
+                }
+            };
+            packed
+                .runs
+                .push((size, Some((packed.buffers.len() - 1, start))));
+        }
+        packed
+    }
+}
+
 /// Records `uploads` behind everything recorded on the device so far.
 pub(in crate::memory::heap) fn record(
     device: &Arc<DeviceShared>,
@@ -185,34 +226,29 @@ pub(in crate::memory::heap) fn record(
         why: format!("the table of what is allocated could not be written: {why}"),
     };
     let pool = staging::of(device);
-    let mut sources = Vec::with_capacity(uploads.len());
-    for upload in &uploads {
-        let source = match upload.words.iter().all(|word| *word == 0) {
-            true => None,
-            false => {
-                let bytes = bytemuck::cast_slice(&upload.words);
-                let filled = pool.filled(device, WHAT, 0, bytes);
-                Some(filled.map_err(|error| unsupported(error.to_string()))?)
-            }
-        };
-        sources.push(source);
+    let split = |upload: Upload| ((upload.part, upload.at), upload.words);
+    let (places, runs): (Vec<_>, Vec<_>) = uploads.into_iter().map(split).unzip();
+    let packed = Packed::of(runs.into_iter(), device.limits.max_buffer_size);
+    let mut sources = Vec::with_capacity(packed.buffers.len());
+    for words in &packed.buffers {
+        let filled = pool.filled(device, WHAT, 0, bytemuck::cast_slice(words));
+        sources.push(filled.map_err(|error| unsupported(error.to_string()))?);
     }
     let (batch, error) = capture(&device.raw, || {
         let mut queue = device.queue.lock(device);
         queue.encode(|encoder| {
-            for (upload, source) in uploads.iter().zip(&sources) {
-                let size = upload.words.len() as u64 * 4;
-                match source {
-                    None => encoder.clear_buffer(&upload.part, upload.at, Some(size)),
-                    Some(source) => {
-                        encoder.copy_buffer_to_buffer(source, 0, &upload.part, upload.at, size);
+            for ((part, at), (size, place)) in places.iter().zip(&packed.runs) {
+                match place.and_then(|(source, from)| Some((sources.get(source)?, from))) {
+                    None => encoder.clear_buffer(part, *at, Some(*size)),
+                    Some((source, from)) => {
+                        encoder.copy_buffer_to_buffer(source, from, part, *at, *size);
                     }
                 }
             }
         });
         queue.batch()
     });
-    for source in sources.into_iter().flatten() {
+    for source in sources {
         pool.give_upload(source, End::of(device, Arc::clone(&batch)));
     }
     match error {
@@ -246,5 +282,45 @@ fn part_memory(device: &DeviceShared, words: &[u32]) -> Result<PartMemory, HeapE
     match staging::make_filled(device, WHAT, LABEL, usage, size, first) {
         Ok(buffer) => Ok(PartMemory::Queued(buffer)),
         Err(error) => Err(unsupported(error.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_share_staging_buffers_as_far_as_they_fit() {
+        let runs = [
+            vec![1, 0],
+            vec![0, 0, 0],
+            vec![3],
+            vec![0],
+            vec![4, 5],
+            vec![6],
+        ];
+        let packed = |most| Packed::of(runs.iter().cloned(), most);
+        let all = packed(1 << 20);
+        assert_eq!(all.buffers, [vec![1, 0, 3, 4, 5, 6]]);
+        let at = |byte| Some((0, byte));
+        let expected = [
+            (8, at(0)),
+            (12, None),
+            (4, at(8)),
+            (4, None),
+            (8, at(12)),
+            (4, at(20)),
+        ];
+        assert_eq!(all.runs, expected);
+        // Twelve bytes a buffer: exactly three words fit.
+        let few = packed(12);
+        assert_eq!(few.buffers, [vec![1, 0, 3], vec![4, 5, 6]]);
+        assert_eq!(
+            (few.runs[4], few.runs[5]),
+            ((8, Some((1, 0))), (4, Some((1, 8))))
+        );
+        // Zeros take no buffer.
+        let none = Packed::of([vec![0; 7]].into_iter(), 28);
+        assert_eq!((none.buffers.len(), none.runs), (0, vec![(28, None)]));
     }
 }

@@ -399,7 +399,7 @@ impl MirrorBuffers {
             Waits::Awaits(_) => self.submissions.may_submit(FETCH),
         }
         .map_err(Arc::new)?;
-        let ((mut memory, commands), error) = capture(&self.raw, || {
+        let ((memory, commands), error) = capture(&self.raw, || {
             let memory = self.downloads.take(&self.raw, bytes, bytes);
             let mut encoder = self
                 .raw
@@ -409,20 +409,13 @@ impl MirrorBuffers {
             record(&mut encoder, memory.buffer());
             (memory, encoder.finish())
         });
-        if error.is_some() {
-            memory.discard();
-        }
         refused(&self.name, error)?;
         let closed = ClosedBatch::of(commands);
         let batch = self.submissions.send_now(&self.queue, closed);
         match batch.submission() {
             Some(Ok(())) => {}
             Some(Err(error)) => return Err(Arc::clone(error).into()),
-            None => {
-                // The batch with the copy may still go.
-                memory.discard();
-                return Err(Arc::new(ExecutionError::InCallback { what: FETCH }).into());
-            }
+            None => return Err(Arc::new(ExecutionError::InCallback { what: FETCH }).into()),
         }
         let piece = Piece { bytes: 0..bytes };
         let coming = Coming::begin(&self.raw, batch, memory, piece).named(&[FETCH, AWAIT_HOST]);

@@ -31,7 +31,6 @@ use crate::device::queue::Batch;
 use crate::device::submissions::Held;
 use crate::device::wait::{Waits, lock};
 use crate::device::{DeviceShared, HeapPlacement};
-use crate::memory::MemoryExtension;
 
 impl HeapShared {
     /// Whether the device uses the heap in place or on a mirror, as it likes.
@@ -51,7 +50,7 @@ impl HeapShared {
         device: &DeviceShared,
         work: impl FnOnce(&mut Policy) -> R,
     ) -> R {
-        let extension = device.memory_extension.get::<MemoryExtension>();
+        let extension = &device.extensions.memory;
         work(&mut lock(&extension.heap_choice.policy))
     }
 

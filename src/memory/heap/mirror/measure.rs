@@ -12,7 +12,6 @@ use crate::device::profile::TimingSlot;
 use crate::device::queue::Batch;
 use crate::device::wait::lock;
 use crate::device::{Aspect, DeviceShared};
-use crate::memory::MemoryExtension;
 
 /// Measured launches whose times are not known yet, at most.
 const PENDING: usize = 8;
@@ -52,7 +51,7 @@ impl Measure {
         if !says_something || !capabilities.has(Aspect::TimestampQueries) {
             return None;
         }
-        let choice = &device.memory_extension.get::<MemoryExtension>().heap_choice;
+        let choice = &device.extensions.memory.heap_choice;
         let is_due = lock(&choice.policy).is_due(kernel, place);
         (is_due && lock(&choice.pending).len() < PENDING).then_some(Self {
             kernel,
@@ -63,7 +62,7 @@ impl Measure {
 
     /// The launch was recorded, between these timestamps.
     pub(crate) fn recorded(self, device: &DeviceShared, slot: &TimingSlot, batch: &Arc<Batch>) {
-        let choice = &device.memory_extension.get::<MemoryExtension>().heap_choice;
+        let choice = &device.extensions.memory.heap_choice;
         lock(&choice.pending).push_back(Pending {
             measure: self,
             slot: slot.clone(),
@@ -74,7 +73,7 @@ impl Measure {
 
 /// Tells the policy what has been measured by now.
 pub(super) fn collect(device: &DeviceShared) {
-    let choice = &device.memory_extension.get::<MemoryExtension>().heap_choice;
+    let choice = &device.extensions.memory.heap_choice;
     let mut pending = lock(&choice.pending);
     while let Some(first) = pending.front() {
         if !device.submissions.standing(&first.batch).is_over() {

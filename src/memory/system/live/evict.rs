@@ -75,16 +75,13 @@ impl LivePages {
 impl Pager<'_> {
     /// Puts a page in the frame of another page; `is_posted` where an invocation waits for the page.
     pub(super) fn replace(&mut self, page: u64, is_posted: bool) -> Result<Brought, Lacking> {
-        // An invocation has a single lock, and posts a single page with the lock.
-        let waiting = self.waiting.iter().copied();
-        let waiting = waiting.chain(is_posted.then_some(page));
-        let taken: Vec<u32> = waiting.map(|page| self.memory.lock_of(page)).collect();
+        let posted = is_posted.then_some(page);
         let pages = self.eviction.as_ref().map_or(0, |all| all.order.len());
         for _ in 0..pages {
             let Some(oldest) = self.eviction.as_mut().and_then(|all| all.order.pop_front()) else {
                 break;
             };
-            match self.take_back(oldest, &taken) {
+            match self.take_back(oldest, posted) {
                 (Frame::Free, place) => {
                     let done = self.frames.replace(self.lends, oldest, page);
                     if done.is_err() {
@@ -121,9 +118,16 @@ impl Pager<'_> {
         }
     }
 
+    /// Whether another page has been asked for by a lock since: an invocation has a single lock, and posts a single page
+    /// with the lock.
+    fn has_asked_since(&self, lock: u32, posted: Option<u64>) -> bool {
+        let mut waiting = self.waiting.iter().copied().chain(posted);
+        waiting.any(|page| self.memory.lock_of(page) == lock)
+    }
+
     /// Takes back the place of a page, so that no invocation finds the page, unless the page stays; returns the place
-    /// and its old word. Other pages have been asked for by the locks `taken`.
-    fn take_back(&mut self, page: u64, taken: &[u32]) -> (Frame, Option<(u32, u32)>) {
+    /// and its old word. An invocation waits for the page `posted`.
+    fn take_back(&mut self, page: u64, posted: Option<u64>) -> (Frame, Option<(u32, u32)>) {
         let memory = self.memory;
         let found = (self.places.of_page(page)).zip(self.frames.frame(page));
         let Some((at, frame)) = found else {
@@ -150,7 +154,7 @@ impl Pager<'_> {
         let lock = memory.lock_of(page);
         let is_held = (memory.posts.words().get(lock as usize))
             .is_some_and(|lock| lock.load(Ordering::Acquire) != 0);
-        if is_held && !taken.contains(&lock) {
+        if is_held && !self.has_asked_since(lock, posted) {
             return (Frame::Busy, None);
         }
         let word = place.swap(0, Ordering::SeqCst);
