@@ -233,6 +233,7 @@ pub mod launch;
 pub(crate) mod memory;
 pub(crate) mod persistent;
 pub mod print;
+pub mod ring;
 pub(crate) mod rpc;
 #[cfg_attr(not(feature = "trace"), doc(hidden))]
 pub mod trace;
