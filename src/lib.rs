@@ -41,7 +41,7 @@
 //! Memory that kernels and host share is a [`SharedHeap`], or, a few words at a time, a [`LiveBuffer`]. A
 //! [`DeviceGlobal`] stays on its device between launches. Prints of kernels go to a [`PrintTarget`], and calls of
 //! kernels to [`HostServices`] given to a [`Launch`]. A [`PersistentKernel`] stays on its device, for threads to call
-//! its functions.
+//! its functions. A [`ring`] carries items between a thread and kernels without calls.
 //!
 //! # Private arrays sized at run time
 //!

@@ -32,7 +32,7 @@ const GLYPHS: [(char, [u8; 5]); 13] = [
     ('9', [7, 5, 7, 1, 7]),
     ('.', [0, 0, 0, 0, 2]),
     ('m', [0, 7, 7, 5, 5]),
-    ('s', [3, 4, 2, 1, 6]),
+    ('s', [0, 3, 6, 3, 6]),
 ];
 
 /// Draws the latencies of blocks that follow each other at a distance of `period`, which is the red line. Latencies beyond the
