@@ -34,7 +34,7 @@ const GIVEN_UP: Duration = Duration::from_secs(60);
 #[derive(Parser)]
 #[command(after_help = support::ADAPTERS)]
 struct Arguments {
-    /// Seconds of sound, rendered in as much time.
+    /// Seconds of sound, rendered in as much time, or in more where blocks come too late.
     #[arg(short, long, value_name = "N", default_value_t = 3.0)]
     seconds: f64,
     /// The PNG to write: the latencies over time, and how many there are of each.
@@ -106,7 +106,7 @@ struct Played {
     latencies: Vec<Duration>,
     /// Blocks that took longer than one lasts.
     late: usize,
-    /// Moments at which there was no block to be heard, or to begin with.
+    /// Blocks of silence: as long as the late ones were missing.
     missed: usize,
 }
 

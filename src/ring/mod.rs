@@ -1,17 +1,17 @@
 //! Rings: streams of items between a thread of the host and a kernel, in memory that both use in place.
 //!
-//! - [`protocol`]: which words a ring has, and in which order they are written; `tests_loom` explores the order.
-//! - [`memory`]: where the words are, live or travelling between launches.
-//! - [`item`]: which types go through rings, and the functions that kernels have for each.
-//! - [`ends`]: the host's ends, one that pushes and one that pops.
-//! - [`error`]: what can go wrong.
+//! - `protocol`: which words a ring has, and in which order they are written; `tests_loom` explores the order.
+//! - `memory`: where the words are, live or travelling between launches.
+//! - `item`: which types go through rings, and the functions that kernels have for each.
+//! - `ends`: the host's ends, one that pushes and one that pops.
+//! - `error`: what can go wrong.
 //!
 //! A call of a server carries its arguments in a port, is answered, and has a price for each. A ring has no answers: whoever
 //! has many items, such as the samples of a sound, writes them where the kernel reads them, and shows a count once for all.
 //! Ports and rings go together: a call says that there is something in the ring, or what is to be done with it.
 //!
 //! This module uses launches, servers and programs; nothing below knows of rings, but the fences of their functions, which are
-//! filled where those of servers are (`kernel::server::complete`).
+//! filled where those of servers are (`kernel::server`).
 
 mod ends;
 mod error;
