@@ -8,6 +8,7 @@ use super::item::RingItem;
 use super::memory::RingMemory;
 use super::protocol::{Consumer, Producer, Shape};
 use crate::clock::Instant;
+use crate::device::Device;
 use crate::device::pace::Pace;
 
 /// The words of one item.
@@ -15,8 +16,10 @@ fn words_of<T: RingItem>(item: &T) -> &[u32] {
     bytemuck::cast_slice(std::slice::from_ref(item))
 }
 
-/// Moves `len` items, as many at a time as `attempt` does of those that are left, until `timeout` is over.
+/// Moves `len` items, as many at a time as `attempt` does of those that are left, until `timeout` is over. What waits for a
+/// kernel has the launches of `device` begin that are recorded.
 fn move_all(
+    device: Option<&Device>,
     len: usize,
     timeout: Duration,
     mut attempt: impl FnMut(usize) -> Result<usize, RingError>,
@@ -37,6 +40,10 @@ fn move_all(
         let waited = begun.elapsed();
         if waited >= timeout {
             return Err(RingError::Deadline { moved, waited });
+        }
+        if let Some(device) = device {
+            // What goes wrong is told by the events of the launches.
+            let _ = device.flush();
         }
         pace.rest(Some(timeout - waited));
     }
@@ -121,7 +128,10 @@ impl<T: RingItem> RingSender<T> {
     /// [`RingError::Deadline`] and [`RingError::Closed`], with the number of items that were pushed; those of
     /// [`RingSender::try_push`].
     pub fn push(&mut self, items: &[T], timeout: Duration) -> Result<(), RingError> {
-        move_all(items.len(), timeout, |moved| self.try_push(&items[moved..]))
+        let device = self.memory.device();
+        move_all(device.as_ref(), items.len(), timeout, |moved| {
+            self.try_push(&items[moved..])
+        })
     }
 
     /// Whether the kernel has closed its end, and takes nothing more.
@@ -277,7 +287,10 @@ impl<T: RingItem> RingReceiver<T> {
     /// `items`; those of [`RingReceiver::try_pop`].
     pub fn pop(&mut self, items: &mut [T], timeout: Duration) -> Result<(), RingError> {
         let len = items.len();
-        move_all(len, timeout, |moved| self.try_pop(&mut items[moved..]))
+        let device = self.memory.device();
+        move_all(device.as_ref(), len, timeout, |moved| {
+            self.try_pop(&mut items[moved..])
+        })
     }
 
     /// Takes nothing more, as dropping does. What is there can still be popped.

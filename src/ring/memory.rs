@@ -65,6 +65,14 @@ impl RingMemory {
         matches!(self, Self::Live { .. })
     }
 
+    /// The device, where looking at the ring does not have it run what is recorded.
+    pub fn device(&self) -> Option<Device> {
+        match self {
+            Self::Live { words, .. } => Some(words.device()),
+            Self::Between { .. } => None,
+        }
+    }
+
     /// The memory as an argument of kernels.
     pub fn argument(&self) -> BufferArgument {
         match self {

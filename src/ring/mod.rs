@@ -219,6 +219,9 @@ impl Launch {
     /// ([`ProgramBuilder::ring_from_host`], [`ProgramBuilder::ring_to_host`]); otherwise
     /// [`LaunchError::UnknownArgument`](crate::launch::LaunchError::UnknownArgument), in which the ring has its type in its
     /// name.
+    ///
+    /// A launch that was submitted is with the device once somebody waits for it or calls
+    /// [`Device::flush`](crate::Device::flush), or once a push or a pop waits.
     pub fn ring(self, name: &str, ring: &KernelRing) -> Self {
         let variable = ring.kind.variable(name);
         self.buffer(&variable, ring.argument.clone())
@@ -241,7 +244,7 @@ impl PersistentKernelBuilder {
     /// # let device = Context::new()?.device()?;
     /// let program = Program::builder().source("echo.wgsl", "
     ///     var<private> last: f32;
-    ///     fn smooth(count: u32) -> u32 {
+    ///     fn soften(count: u32) -> u32 {
     ///         let done = min(count, min(ring_input_ready(), ring_output_room()));
     ///         for (var i = 0u; i < done; i++) {
     ///             last = mix(last, ring_input_at(i), 0.5);
@@ -254,16 +257,16 @@ impl PersistentKernelBuilder {
     /// let (mut sender, input) = device.ring_from_host::<f32>(64)?;
     /// let (output, mut receiver) = device.ring_to_host::<f32>(64)?;
     /// let server = PersistentKernel::builder(&device, &program)
-    ///     .handler("smooth").lanes(1)
+    ///     .handler("soften").lanes(1)
     ///     .ring("input", &input).ring("output", &output)
     ///     .start()?;
-    /// let smooth = server.function::<(u32,), u32>("smooth")?;
+    /// let soften = server.function::<(u32,), u32>("soften")?;
     /// let mut slots = sender.slots_mut(3)?;                      // written in place
     /// for (index, value) in [8.0, 8.0, 0.0].iter().enumerate() {
     ///     slots.set(index, value);
     /// }
     /// slots.commit(3)?;
-    /// assert_eq!(smooth.call(&(3,))?, 3);
+    /// assert_eq!(soften.call(&(3,))?, 3);
     /// let mut smoothed = [0.0; 3];
     /// receiver.pop(&mut smoothed, Duration::from_secs(1))?;
     /// assert_eq!(smoothed, [4.0, 6.0, 3.0]);

@@ -16,6 +16,7 @@ cases![
     a_million_words_go_through_both_rings_in_order,
     items_of_every_size_go_through,
     a_kernel_takes_what_is_put_while_it_runs,
+    who_waits_has_launches_begin,
     a_full_ring_takes_no_more,
     an_empty_ring_gives_nothing,
     closed_ends_are_told,
@@ -240,6 +241,26 @@ fn a_kernel_takes_what_is_put_while_it_runs(f: &Fixture) {
     assert_eq!(log.read().unwrap()[2..], expected);
     // Between launches there is one answer for each.
     assert!(most >= 2, "at most {most} answers in a launch");
+}
+
+/// Nobody else asks for the launches that are recorded.
+fn who_waits_has_launches_begin(f: &Fixture) {
+    let program = relay::<u32>("item = item + 1u;");
+    for device in devices(f) {
+        let (mut sender, input) = device.ring_from_host::<u32>(2).unwrap();
+        let (output, mut receiver) = device.ring_to_host::<u32>(2).unwrap();
+        let mut launch = launch(&device, &program)
+            .ring("input", &input)
+            .ring("output", &output);
+        sender.push(&[1, 2], MINUTE).unwrap();
+        launch.submit().unwrap();
+        sender.push(&[3, 4], MINUTE).unwrap();
+        let mut items = [0; 4];
+        receiver.pop(&mut items[..2], MINUTE).unwrap();
+        launch.submit().unwrap();
+        receiver.pop(&mut items[2..], MINUTE).unwrap();
+        assert_eq!(items, [2, 3, 4, 5]);
+    }
 }
 
 fn a_full_ring_takes_no_more(f: &Fixture) {
