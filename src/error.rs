@@ -14,6 +14,7 @@ use crate::heap::region::RegionError;
 use crate::heap::{HeapError, HeapSizeError, WindowError};
 use crate::kernel::{KernelError, LayoutMismatch};
 use crate::launch::{GraphError, LaunchError};
+use crate::ring::RingError;
 use crate::server::{CallError, ServerError};
 use crate::system::SystemError;
 use crate::work::WorkError;
@@ -74,6 +75,8 @@ pub enum Error {
     Read(Box<ReadError>),
     /// Of the region allocator.
     Region(Box<RegionError>),
+    /// Of rings.
+    Ring(Box<RingError>),
     /// Of servers.
     Server(Box<ServerError>),
     /// Of services, told to kernels.
@@ -129,6 +132,7 @@ from_each! {
     Profiling(ProfilingError),
     Read(ReadError),
     Region(RegionError),
+    Ring(RingError),
     Server(ServerError),
     Service(ServiceError),
     System(SystemError),

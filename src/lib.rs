@@ -41,7 +41,7 @@
 //! Memory that kernels and host share is a [`SharedHeap`], or, a few words at a time, a [`LiveBuffer`]. A
 //! [`DeviceGlobal`] stays on its device between launches. Prints of kernels go to a [`PrintTarget`], and calls of
 //! kernels to [`HostServices`] given to a [`Launch`]. A [`PersistentKernel`] stays on its device, for threads to call
-//! its functions.
+//! its functions. A [`ring`] carries items between a thread and kernels without calls.
 //!
 //! # Private arrays sized at run time
 //!
@@ -234,6 +234,7 @@ pub mod launch;
 pub(crate) mod memory;
 pub(crate) mod persistent;
 pub mod print;
+pub mod ring;
 pub(crate) mod rpc;
 #[cfg_attr(not(feature = "trace"), doc(hidden))]
 pub mod trace;

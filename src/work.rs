@@ -7,6 +7,7 @@
 //! item can be seen and down when `work_done` is called: 0 is the end. A launch that takes nothing while items are
 //! left is an error, not one more launch. The kernel's side is `shaders/work.wgsl`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::Instant;
@@ -248,12 +249,13 @@ impl ProgramBuilder {
     /// Lets the program's kernels share work through a [`WorkQueue`], which their launches are given by
     /// [`Launch::work_queue`].
     pub fn work_queue(self) -> Self {
-        self.behind(|group| {
+        let text = |binding: &str| {
             Template::new(WORK)
-                .set("binding", format!("@group({group}) @binding(0)"))
+                .set("binding", binding)
                 .set("turns", TURNS)
                 .fill()
-        })
+        };
+        self.behind("queue".to_owned(), NAME.to_owned(), Arc::new(text))
     }
 }
 

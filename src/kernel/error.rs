@@ -44,6 +44,25 @@ pub enum ProgramMistake {
         /// The other one.
         second: &'static str,
     },
+    /// Functions cannot be named after a ring.
+    #[error(
+        "its ring `{name}` cannot be part of the names of functions: begin with a letter, and go on with letters, digits and \
+         underscores"
+    )]
+    RingName {
+        /// The name.
+        name: String,
+    },
+    /// Two rings of different kinds have one name.
+    #[error(
+        "two of its rings have one name, as `{first}` and as `{second}`: give each a name of its own"
+    )]
+    TwoRings {
+        /// The variable of the first one.
+        first: String,
+        /// The variable of the other one.
+        second: String,
+    },
 }
 
 /// Why a program or its specialization was refused.

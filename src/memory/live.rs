@@ -1,6 +1,7 @@
 //! Live words: memory that the host and a running kernel see at the same time.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use super::buffer::{BufferView, DeviceBuffer};
 use crate::device::live::{LiveBuffer as Mapped, LiveError, Reader};
@@ -65,6 +66,11 @@ impl LiveBuffer {
     /// Writes a word now; `None` beyond the end.
     pub fn store(&self, index: usize, value: u32) -> Option<()> {
         self.words.store_u32((index as u64).checked_mul(4)?, value)
+    }
+
+    /// All words, for those who use many.
+    pub(crate) fn words(&self) -> &[AtomicU32] {
+        self.words.words()
     }
 
     /// The words as a buffer, for transfers in the queue's order.

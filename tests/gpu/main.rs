@@ -91,6 +91,7 @@ mod print_launches;
 mod print_live;
 mod private_arrays;
 mod ranges;
+mod rings;
 mod rpc;
 mod rpc_failures;
 mod rpc_groups;
@@ -223,6 +224,7 @@ fn main() -> std::process::ExitCode {
         persistent_sliced_posts::CASES,
         persistent_threads::CASES,
         persistent_urgent::CASES,
+        rings::CASES,
         pinned::CASES,
         pointer_allocations::CASES,
         pointer_atomics::CASES,

@@ -1,5 +1,6 @@
 //! Programs of several sources, and with what else a program can have.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
@@ -45,10 +46,29 @@ pub struct ProgramBuilder {
     prefix: Arc<str>,
     /// What the program calls, with the option's name.
     calls: Option<(&'static str, CallSet)>,
-    /// Makes a text behind the sources out of the number of a free bind group.
-    behind: Option<fn(u32) -> String>,
+    /// Texts behind the sources.
+    behind: Vec<Behind>,
     /// The first mistake, reported by `build`.
     mistake: Option<ProgramMistake>,
+}
+
+/// A text behind the sources that has a variable with a binding.
+struct Behind {
+    /// What the text is for: there is one text for each purpose.
+    purpose: String,
+    /// The variable.
+    variable: String,
+    /// Makes the text out of the variable's attributes.
+    text: TextOfBinding,
+}
+
+/// Makes a text out of the attributes of its variable.
+pub(crate) type TextOfBinding = Arc<dyn Fn(&str) -> String + Send + Sync>;
+
+impl fmt::Debug for Behind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Behind").field(&self.variable).finish()
+    }
 }
 
 impl Program {
@@ -153,9 +173,27 @@ impl ProgramBuilder {
         self
     }
 
-    /// Puts the text behind the sources that `text` makes with the number of a free bind group.
-    pub(crate) fn behind(mut self, text: fn(u32) -> String) -> Self {
-        self.behind = Some(text);
+    /// Puts the text behind the sources that `text` makes with the attributes of its `variable`, in a bind group of such
+    /// variables. A second text for the same purpose has to have the same variable, and is left out.
+    pub(crate) fn behind(mut self, purpose: String, variable: String, text: TextOfBinding) -> Self {
+        match self.behind.iter().find(|known| known.purpose == purpose) {
+            Some(known) if known.variable == variable => {}
+            Some(known) => {
+                let [first, second] = [known.variable.clone(), variable];
+                self.wrong(ProgramMistake::TwoRings { first, second });
+            }
+            None => self.behind.push(Behind {
+                purpose,
+                variable,
+                text,
+            }),
+        }
+        self
+    }
+
+    /// Notes a mistake.
+    pub(crate) fn mistaken(mut self, mistake: ProgramMistake) -> Self {
+        self.wrong(mistake);
         self
     }
 
@@ -190,14 +228,18 @@ impl ProgramBuilder {
             self.sources.iter().try_for_each(is_closed)?;
         }
         let (source, files) = Files::join(&self.sources);
-        let text = match self.behind {
-            Some(behind) => {
-                let own = behind(free_group(&source));
+        let text = match self.behind.is_empty() {
+            false => {
+                let group = free_group(&source);
+                let texts = self.behind.iter().enumerate().map(|(index, behind)| {
+                    (behind.text)(&format!("@group({group}) @binding({index})"))
+                });
+                let own = texts.collect::<Vec<_>>().join("\n");
                 let text: Arc<str> = format!("{source}\n{own}").into();
                 let files = files.extended(&text, &own);
                 (text, files)
             }
-            None => (source, files),
+            true => (source, files),
         };
         let (_, calls) = self.calls.unwrap_or_default();
         Program::assembled(text, self.prefix, &calls)

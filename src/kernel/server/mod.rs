@@ -46,6 +46,8 @@ use crate::device::{CallStatus, fence};
 const FENCE: &str = "tombolo_server_fence";
 /// That of `shaders/work.wgsl`.
 const WORK_FENCE: &str = "tombolo_server_work_fence";
+/// Those of `shaders/ring.wgsl`, without the names of the rings.
+const RING_FENCE: &str = "tombolo_ring_fence_";
 const PUBLISH: &str = "tombolo_server_publish";
 const PUBLISH_BEHIND_FENCE: &str = "tombolo_server_publish_behind_fence";
 
@@ -60,5 +62,23 @@ pub(crate) fn complete(module: &mut Module, barrier: bool) {
         fence::fill(module, FENCE);
         fence::fill(module, WORK_FENCE);
         fence::replace_body(module, PUBLISH, PUBLISH_BEHIND_FENCE);
+        complete_rings(module);
+    }
+}
+
+/// The same for the functions of rings (`shaders/ring.wgsl`), which end with the names of their rings.
+fn complete_rings(module: &mut Module) {
+    let functions = module.functions.iter();
+    let rings: Vec<String> = functions
+        .filter_map(|(_, function)| function.name.as_ref()?.strip_prefix(RING_FENCE))
+        .map(ToOwned::to_owned)
+        .collect();
+    for ring in rings {
+        fence::fill(module, &format!("{RING_FENCE}{ring}"));
+        for word in ["look", "publish"] {
+            let plain = format!("tombolo_ring_{word}_{ring}");
+            let fenced = format!("tombolo_ring_fenced_{word}_{ring}");
+            fence::replace_body(module, &plain, &fenced);
+        }
     }
 }

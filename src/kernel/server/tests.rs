@@ -3,8 +3,10 @@
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
 use super::*;
-use crate::kernel::Program;
 use crate::kernel::calls::handed::{Handed, handed};
+use crate::kernel::heap_setup::HeapSetup;
+use crate::kernel::specialize::specialize;
+use crate::kernel::{Constants, Program};
 
 const PROGRAM: &str = "
     struct Pair { a: vec3<f32>, b: i32, c: array<mat2x2<f32>, 2> }
@@ -240,4 +242,74 @@ fn what_cannot_be_called_is_told() {
     assert!(fault("f", false).why.contains("bool"));
     assert!(fault("i", true).why.contains("number of the lane"));
     assert!(fault("j", false).why.contains("no such function"));
+}
+
+/// Specialization leaves out what an entry point does not mention, in programs that use conventions of the runtime: the bodies
+/// behind fences are not among it.
+#[test]
+fn words_for_the_host_are_stored_behind_fences_in_every_program() {
+    const RING: &str = "fn through() -> u32 {
+        let taken = ring_in_take();
+        let fits = ring_out_put(taken.item);
+        return taken.item;
+    }";
+    let printing = format!("{RING} fn log(x: u32) {{ print(\"{{}}\", x); }}");
+    for (source, handler) in [
+        (RING, "through"),
+        (&*printing, "through"),
+        (&*printing, "log"),
+    ] {
+        let program = || {
+            let builder = Program::builder().source("server.wgsl", source);
+            let builder = builder.ring_from_host::<u32>("in");
+            builder.ring_to_host::<u32>("out").build().unwrap()
+        };
+        let handlers = [(handler.to_owned(), HandlerForm::Alone)];
+        let handlers = declarations(&program(), &handlers).unwrap();
+        let shape = ServerShape {
+            lanes: 1,
+            urgent: 0,
+            batches: false,
+            groups: 1,
+            together: None,
+            split: true,
+            has_loop_budget: false,
+            rotates: false,
+            fails: false,
+            asks: false,
+            calls: false,
+            turns: 1000,
+            group: program().free_group(),
+            remote_clients: None,
+        };
+        let text = write(&handlers, &places(), &shape).unwrap();
+        let whole = program().extended(&text).unwrap();
+        let setup = HeapSetup {
+            barriers: true,
+            ..HeapSetup::default()
+        };
+        let constants = Constants::new();
+        let all = Capabilities::all();
+        let special = specialize(&whole, ENTRY, &constants, None, all, u64::MAX, &setup).unwrap();
+        let functions = special.module.functions.iter();
+        let functions: Vec<_> = functions.map(|(_, function)| function).collect();
+        let has_fence = |function: &naga::Function| {
+            (function.body.iter()).any(|one| matches!(one, naga::Statement::MemoryBarrier(_)))
+        };
+        let mut checked = Vec::new();
+        for function in &functions {
+            let name = function.name.as_deref().unwrap_or("");
+            let is_fence = name == FENCE || name.starts_with(RING_FENCE);
+            assert!(!is_fence || has_fence(function), "{name}");
+            let ring = ["tombolo_ring_publish_", "tombolo_ring_look_"];
+            if name == PUBLISH || ring.iter().any(|one| name.starts_with(one)) {
+                let mut statements = function.body.iter();
+                let exchanges = statements.any(|one| matches!(one, naga::Statement::Atomic { .. }));
+                assert!(!exchanges, "{name} of {handler} exchanges");
+                checked.push(name);
+            }
+        }
+        let expected = if handler == "through" { 5 } else { 1 };
+        assert_eq!(checked.len(), expected, "{checked:?}");
+    }
 }

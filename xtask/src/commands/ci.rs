@@ -69,6 +69,10 @@ const EXAMPLES: &[Example] = &[
         args: &["--frames", "3"],
     },
     Example {
+        name: "audio",
+        args: &["--seconds", "1"],
+    },
+    Example {
         name: "gpu_to_gpu",
         args: &[],
     },

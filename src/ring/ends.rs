@@ -1,0 +1,355 @@
+//! The host's ends of rings.
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use super::error::RingError;
+use super::item::RingItem;
+use super::memory::RingMemory;
+use super::protocol::{Consumer, Producer, Shape};
+use crate::clock::Instant;
+use crate::device::Device;
+use crate::device::pace::Pace;
+
+/// The words of one item.
+fn words_of<T: RingItem>(item: &T) -> &[u32] {
+    bytemuck::cast_slice(std::slice::from_ref(item))
+}
+
+/// Moves `len` items, as many at a time as `attempt` does of those that are left, until `timeout` is over. What waits for a
+/// kernel has the launches of `device` begin that are recorded.
+fn move_all(
+    device: Option<&Device>,
+    len: usize,
+    timeout: Duration,
+    mut attempt: impl FnMut(usize) -> Result<usize, RingError>,
+) -> Result<(), RingError> {
+    let begun = Instant::now();
+    let mut pace = Pace::default();
+    let mut moved = 0;
+    while moved < len {
+        let more = match attempt(moved) {
+            Err(RingError::Closed { .. }) => return Err(RingError::Closed { moved }),
+            other => other?,
+        };
+        moved += more;
+        if more > 0 {
+            pace = Pace::default();
+            continue;
+        }
+        let waited = begun.elapsed();
+        if waited >= timeout {
+            return Err(RingError::Deadline { moved, waited });
+        }
+        if let Some(device) = device {
+            // What goes wrong is told by the events of the launches.
+            let _ = device.flush();
+        }
+        pace.rest(Some(timeout - waited));
+    }
+    Ok(())
+}
+
+/// The host's end of a ring that kernels take from ([`Device::ring_from_host`](crate::Device::ring_from_host)). Dropping it
+/// closes the ring: kernels find what is left, and then that it is finished.
+///
+/// Where rings travel between launches ([`KernelRing::tier`](super::KernelRing::tier)), a ring that looks full is looked at
+/// behind the launches submitted before, so that every method may wait for them.
+#[derive(Debug)]
+pub struct RingSender<T: RingItem> {
+    memory: RingMemory,
+    producer: Producer,
+    slots: usize,
+    is_closed: bool,
+    item: PhantomData<fn(T)>,
+}
+
+impl<T: RingItem> RingSender<T> {
+    pub(super) fn new(memory: RingMemory, shape: Shape) -> Self {
+        Self {
+            memory,
+            producer: Producer::new(shape),
+            slots: shape.slots as usize,
+            is_closed: false,
+            item: PhantomData,
+        }
+    }
+
+    /// Items that fit in.
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// Items that there is room for, counted anew.
+    ///
+    /// # Errors
+    /// [`RingError::Garbled`]; [`RingError::Read`].
+    pub fn room(&mut self) -> Result<usize, RingError> {
+        let all = self.slots as u32;
+        Ok(self.producer.room(&self.memory, all)? as usize)
+    }
+
+    /// Room for up to `wanted` items, to be written in place.
+    ///
+    /// # Errors
+    /// [`RingError::Closed`] if there is no room and the kernel, which has closed its end, will make none;
+    /// [`RingError::Garbled`]; [`RingError::Read`].
+    pub fn slots_mut(&mut self, wanted: usize) -> Result<RingSlots<'_, T>, RingError> {
+        let wanted = wanted.min(self.slots) as u32;
+        let room = self.producer.room(&self.memory, wanted)?;
+        if self.is_closed || room == 0 && wanted > 0 && self.producer.is_closed(&self.memory)? {
+            return Err(RingError::Closed { moved: 0 });
+        }
+        Ok(RingSlots {
+            len: room.min(wanted),
+            sender: self,
+        })
+    }
+
+    /// Pushes as many of the items as there is room for, and returns how many.
+    ///
+    /// # Errors
+    /// Those of [`RingSender::slots_mut`]; [`RingError::Memory`].
+    pub fn try_push(&mut self, items: &[T]) -> Result<usize, RingError> {
+        let mut slots = self.slots_mut(items.len())?;
+        let len = slots.len();
+        for (index, item) in items.iter().take(len).enumerate() {
+            slots.set(index, item);
+        }
+        if len > 0 {
+            slots.commit(len)?;
+        }
+        Ok(len)
+    }
+
+    /// Pushes all items, waiting up to `timeout` for room.
+    ///
+    /// # Errors
+    /// [`RingError::Deadline`] and [`RingError::Closed`], with the number of items that were pushed; those of
+    /// [`RingSender::try_push`].
+    pub fn push(&mut self, items: &[T], timeout: Duration) -> Result<(), RingError> {
+        let device = self.memory.device();
+        move_all(device.as_ref(), items.len(), timeout, |moved| {
+            self.try_push(&items[moved..])
+        })
+    }
+
+    /// Whether the kernel has closed its end, and takes nothing more.
+    ///
+    /// # Errors
+    /// [`RingError::Read`].
+    pub fn is_closed_by_kernel(&self) -> Result<bool, RingError> {
+        self.producer.is_closed(&self.memory)
+    }
+
+    /// Closes the ring, as dropping it does. Pushing is [`RingError::Closed`] from then on.
+    ///
+    /// # Errors
+    /// [`RingError::Memory`].
+    pub fn close(&mut self) -> Result<(), RingError> {
+        if !self.is_closed {
+            self.producer.close(&self.memory)?;
+            self.is_closed = true;
+        }
+        Ok(())
+    }
+}
+
+impl<T: RingItem> Drop for RingSender<T> {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            log::warn!("a ring was dropped, and kernels cannot be told: {error}");
+        }
+    }
+}
+
+/// Free slots of a ring, from [`RingSender::slots_mut`]: what is written there is where the kernel reads it. Dropping the value
+/// without [`RingSlots::commit`] puts nothing.
+#[derive(Debug)]
+#[must_use = "nothing is put until `commit` is called"]
+pub struct RingSlots<'a, T: RingItem> {
+    sender: &'a mut RingSender<T>,
+    len: u32,
+}
+
+impl<T: RingItem> RingSlots<'_, T> {
+    /// How many slots there are.
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there is no room.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Writes the item of a slot; `None` beyond the last one.
+    pub fn set(&mut self, index: usize, item: &T) -> Option<()> {
+        let index = u32::try_from(index).ok().filter(|&at| at < self.len)?;
+        let sender = &*self.sender;
+        sender.producer.write(&sender.memory, index, words_of(item));
+        Some(())
+    }
+
+    /// Shows the kernel the first `count` items, at most as many as there are slots. Each must have been set: a slot that was
+    /// not holds an item of earlier.
+    ///
+    /// # Errors
+    /// [`RingError::Memory`].
+    pub fn commit(self, count: usize) -> Result<(), RingError> {
+        let count = count.min(self.len()) as u32;
+        let sender = self.sender;
+        sender.producer.commit(&sender.memory, count)
+    }
+}
+
+/// The host's end of a ring that kernels put into ([`Device::ring_to_host`](crate::Device::ring_to_host)). Dropping it closes
+/// the ring, which kernels can ask for.
+///
+/// Where rings travel between launches ([`KernelRing::tier`](super::KernelRing::tier)), a ring that looks empty is looked at
+/// behind the launches submitted before, so that every method may wait for them.
+#[derive(Debug)]
+pub struct RingReceiver<T: RingItem> {
+    memory: RingMemory,
+    consumer: Consumer,
+    slots: usize,
+    is_closed: bool,
+    item: PhantomData<fn() -> T>,
+}
+
+impl<T: RingItem> RingReceiver<T> {
+    pub(super) fn new(memory: RingMemory, shape: Shape) -> Self {
+        Self {
+            memory,
+            consumer: Consumer::new(shape),
+            slots: shape.slots as usize,
+            is_closed: false,
+            item: PhantomData,
+        }
+    }
+
+    /// Items that fit in.
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// Items that are there, counted anew.
+    ///
+    /// # Errors
+    /// [`RingError::Garbled`]; [`RingError::Read`].
+    pub fn ready(&mut self) -> Result<usize, RingError> {
+        let all = self.slots as u32;
+        Ok(self.consumer.ready(&self.memory, all)? as usize)
+    }
+
+    /// Up to `wanted` items that are there, to be read in place.
+    ///
+    /// # Errors
+    /// [`RingError::Closed`] if there are none and the kernel, which has closed its end, will put none;
+    /// [`RingError::Garbled`]; [`RingError::Read`].
+    pub fn items(&mut self, wanted: usize) -> Result<RingItems<'_, T>, RingError> {
+        let wanted = wanted.min(self.slots) as u32;
+        let mut ready = self.consumer.ready(&self.memory, wanted)?;
+        if ready == 0 && wanted > 0 {
+            if self.is_closed || self.consumer.is_finished(&self.memory)? {
+                return Err(RingError::Closed { moved: 0 });
+            }
+            ready = self.consumer.ready(&self.memory, 0)?;
+        }
+        Ok(RingItems {
+            len: ready.min(wanted),
+            receiver: self,
+        })
+    }
+
+    /// Pops as many items as there are and fit into `items`, and returns how many.
+    ///
+    /// # Errors
+    /// Those of [`RingReceiver::items`]; [`RingError::Memory`].
+    pub fn try_pop(&mut self, items: &mut [T]) -> Result<usize, RingError> {
+        let found = self.items(items.len())?;
+        let len = found.len();
+        for (index, item) in items.iter_mut().take(len).enumerate() {
+            if let Some(value) = found.get(index) {
+                *item = value;
+            }
+        }
+        if len > 0 {
+            found.release(len)?;
+        }
+        Ok(len)
+    }
+
+    /// Pops items until `items` is full, waiting up to `timeout` for them.
+    ///
+    /// # Errors
+    /// [`RingError::Deadline`] and [`RingError::Closed`], with the number of items that were popped, which are the first in
+    /// `items`; those of [`RingReceiver::try_pop`].
+    pub fn pop(&mut self, items: &mut [T], timeout: Duration) -> Result<(), RingError> {
+        let len = items.len();
+        let device = self.memory.device();
+        move_all(device.as_ref(), len, timeout, |moved| {
+            self.try_pop(&mut items[moved..])
+        })
+    }
+
+    /// Takes nothing more, as dropping does. What is there can still be popped.
+    ///
+    /// # Errors
+    /// [`RingError::Memory`].
+    pub fn close(&mut self) -> Result<(), RingError> {
+        if !self.is_closed {
+            self.consumer.close(&self.memory)?;
+            self.is_closed = true;
+        }
+        Ok(())
+    }
+}
+
+impl<T: RingItem> Drop for RingReceiver<T> {
+    fn drop(&mut self) {
+        if let Err(error) = self.close() {
+            log::warn!("a ring was dropped, and kernels cannot be told: {error}");
+        }
+    }
+}
+
+/// Items of a ring that were put, from [`RingReceiver::items`], read where the kernel wrote them. Dropping the value without
+/// [`RingItems::release`] leaves them in the ring.
+#[derive(Debug)]
+#[must_use = "the items stay until `release` is called"]
+pub struct RingItems<'a, T: RingItem> {
+    receiver: &'a mut RingReceiver<T>,
+    len: u32,
+}
+
+impl<T: RingItem> RingItems<'_, T> {
+    /// How many items there are.
+    pub fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Reads an item; `None` beyond the last one.
+    pub fn get(&self, index: usize) -> Option<T> {
+        let index = u32::try_from(index).ok().filter(|&at| at < self.len)?;
+        let mut item = [T::zeroed()];
+        let (receiver, words) = (&*self.receiver, bytemuck::cast_slice_mut(&mut item));
+        receiver.consumer.read(&receiver.memory, index, words);
+        Some(item[0])
+    }
+
+    /// Gives the slots of the first `count` items back to the kernel, at most as many as there are.
+    ///
+    /// # Errors
+    /// [`RingError::Memory`].
+    pub fn release(self, count: usize) -> Result<(), RingError> {
+        let count = count.min(self.len()) as u32;
+        let receiver = self.receiver;
+        receiver.consumer.release(&receiver.memory, count)
+    }
+}

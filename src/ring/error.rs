@@ -1,0 +1,71 @@
+//! What can go wrong with rings.
+
+use std::time::Duration;
+
+use super::protocol::Impossible;
+use crate::device::LiveError;
+use crate::error_text::debug_by_text;
+use crate::memory::{MemoryError, ReadError};
+
+/// What can go wrong with a ring.
+#[derive(Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum RingError {
+    /// There is no such ring.
+    #[error("a ring of {slots} slots: choose from 1 to {limit}")]
+    Slots {
+        /// The slots that were wanted.
+        slots: usize,
+        /// The most that a ring has.
+        limit: usize,
+    },
+    /// The kernel has closed its end: nothing more goes in, or everything that came was taken.
+    #[error("the kernel has closed its end of the ring; {moved} items went through before that")]
+    Closed {
+        /// The items of this call that went through.
+        moved: usize,
+    },
+    /// The time was over before all items went through.
+    #[error(
+        "{moved} items went through the ring in {waited:?}, and then the time was over: is the kernel launched, or its \
+         server called?"
+    )]
+    Deadline {
+        /// The items of this call that went through, which are the first ones.
+        moved: usize,
+        /// How long the call waited.
+        waited: Duration,
+    },
+    /// A count in the ring is one that its functions never write: a kernel has released or committed more items than there
+    /// were, or has written over the ring.
+    #[error(
+        "the kernel's count in the ring is impossible: release no more items than are ready, commit no more than there is \
+         room for, and have one invocation at a time do so"
+    )]
+    Garbled,
+    /// There is no live memory for the ring.
+    #[error(transparent)]
+    Live(#[from] LiveError),
+    /// There is no memory for the ring, or it could not be written.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// The ring could not be read, or a launch that has used it failed. Where rings travel between launches only.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+}
+
+debug_by_text!(RingError {
+    Slots,
+    Closed,
+    Deadline,
+    Garbled,
+    Live,
+    Memory,
+    Read,
+});
+
+impl From<Impossible> for RingError {
+    fn from(_: Impossible) -> Self {
+        Self::Garbled
+    }
+}

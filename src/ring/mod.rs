@@ -1,0 +1,279 @@
+//! Rings: streams of items between a thread of the host and a kernel, in memory that both use in place.
+//!
+//! - `protocol`: which words a ring has, and in which order they are written; `tests_loom` explores the order.
+//! - `memory`: where the words are, live or travelling between launches.
+//! - `item`: which types go through rings, and the functions that kernels have for each.
+//! - `ends`: the host's ends, one that pushes and one that pops.
+//! - `error`: what can go wrong.
+//!
+//! A call of a server carries its arguments in a port, is answered, and has a price for each. A ring has no answers: whoever
+//! has many items, such as the samples of a sound, writes them where the kernel reads them, and shows a count once for all.
+//! Ports and rings go together: a call says that there is something in the ring, or what is to be done with it.
+//!
+//! This module uses launches, servers and programs; nothing below knows of rings, but the fences of their functions, which are
+//! filled where those of servers are (`kernel::server`).
+
+mod ends;
+mod error;
+mod item;
+mod memory;
+mod protocol;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod tests_loom;
+
+use std::sync::Arc;
+
+use crate::device::{Device, Tier};
+use crate::kernel::{ProgramBuilder, ProgramMistake};
+use crate::launch::Launch;
+use crate::memory::buffers::BufferArgument;
+use crate::persistent::PersistentKernelBuilder;
+use item::{Direction, Kind, is_name};
+use memory::RingMemory;
+use protocol::Shape;
+
+pub use ends::{RingItems, RingReceiver, RingSender, RingSlots};
+pub use error::RingError;
+pub use item::RingItem;
+
+/// The most slots of a ring.
+const MOST: usize = 1 << 24;
+
+/// The kernel's end of a ring: an argument of launches ([`Launch::ring`]) and of servers
+/// ([`PersistentKernelBuilder::ring`]). Cheap to clone. What a kernel has taken stays taken in the next launch, and so does
+/// what it has put; one invocation at a time uses a ring.
+#[derive(Debug, Clone)]
+pub struct KernelRing {
+    kind: Kind,
+    argument: BufferArgument,
+    slots: usize,
+    is_live: bool,
+}
+
+impl KernelRing {
+    /// Items that fit in.
+    pub fn slots(&self) -> usize {
+        self.slots
+    }
+
+    /// Whether items go through while a kernel runs ([`Tier::Live`]), or between launches ([`Tier::Sliced`]).
+    pub fn tier(&self) -> Tier {
+        match self.is_live {
+            true => Tier::Live,
+            false => Tier::Sliced,
+        }
+    }
+}
+
+impl Device {
+    /// Makes a ring through which the host gives items to kernels, of so many slots, rounded up to a power of two: the
+    /// host's end, and the kernel's.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tombolo::{Constants, Context, Program};
+    /// # fn main() -> Result<(), tombolo::Error> {
+    /// # let device = Context::new()?.device()?;
+    /// let program = Program::builder().source("sum.wgsl", "
+    ///     @group(0) @binding(0) var<storage, read_write> sum: f32;
+    ///     @compute @workgroup_size(1) fn main() {
+    ///         for (var turn = 0u; turn < 1000u; turn++) {
+    ///             let taken = ring_input_take();
+    ///             if !taken.found { break; }
+    ///             sum += taken.item.x * taken.item.y;
+    ///         }
+    ///     }").ring_from_host::<[f32; 2]>("input").build()?;
+    /// let kernel = device.kernel(&program, "main", &Constants::new())?;
+    /// let (mut sender, input) = device.ring_from_host::<[f32; 2]>(256)?;
+    /// let sum = device.buffer(&[0.0f32])?;
+    /// let mut launch = kernel.launch().buffer("sum", &sum).ring("input", &input).workgroups(1);
+    /// sender.push(&[[1.0, 2.0], [3.0, 4.0]], Duration::from_secs(1))?;
+    /// launch.submit()?.wait()?;
+    /// assert_eq!(sum.read()?, [14.0]);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`RingError::Slots`]; [`RingError::Live`], [`RingError::Memory`].
+    pub fn ring_from_host<T: RingItem>(
+        &self,
+        slots: usize,
+    ) -> Result<(RingSender<T>, KernelRing), RingError> {
+        let kind = Kind::of::<T>(Direction::FromHost);
+        let (memory, shape, kernel) = self.ring::<T>(kind, slots)?;
+        Ok((RingSender::new(memory, shape), kernel))
+    }
+
+    /// Makes a ring through which kernels give items to the host, of so many slots, rounded up to a power of two: the
+    /// kernel's end, and the host's.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tombolo::{Constants, Context, Program};
+    /// # fn main() -> Result<(), tombolo::Error> {
+    /// # let device = Context::new()?.device()?;
+    /// let program = Program::builder().source("squares.wgsl", "
+    ///     @compute @workgroup_size(1) fn main() {
+    ///         for (var i = 0u; i < 4u; i++) {
+    ///             let fits = ring_output_put(i * i);
+    ///         }
+    ///     }").ring_to_host::<u32>("output").build()?;
+    /// let kernel = device.kernel(&program, "main", &Constants::new())?;
+    /// let (output, mut receiver) = device.ring_to_host::<u32>(4)?;
+    /// kernel.launch().ring("output", &output).workgroups(1).submit()?;
+    /// let mut squares = [0; 4];
+    /// receiver.pop(&mut squares, Duration::from_secs(10))?;
+    /// assert_eq!(squares, [0, 1, 4, 9]);
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`RingError::Slots`]; [`RingError::Live`], [`RingError::Memory`].
+    pub fn ring_to_host<T: RingItem>(
+        &self,
+        slots: usize,
+    ) -> Result<(KernelRing, RingReceiver<T>), RingError> {
+        let kind = Kind::of::<T>(Direction::ToHost);
+        let (memory, shape, kernel) = self.ring::<T>(kind, slots)?;
+        Ok((kernel, RingReceiver::new(memory, shape)))
+    }
+
+    fn ring<T: RingItem>(
+        &self,
+        kind: Kind,
+        slots: usize,
+    ) -> Result<(RingMemory, Shape, KernelRing), RingError> {
+        let limit = MOST;
+        if slots == 0 || slots > limit {
+            return Err(RingError::Slots { slots, limit });
+        }
+        let slots = slots.next_power_of_two();
+        let shape = Shape {
+            slots: slots as u32,
+            words: T::WORDS,
+        };
+        let memory = RingMemory::new(self, shape)?;
+        let kernel = KernelRing {
+            kind,
+            argument: memory.argument(),
+            slots,
+            is_live: memory.is_live(),
+        };
+        Ok((memory, shape, kernel))
+    }
+}
+
+impl ProgramBuilder {
+    /// Gives the program's kernels a ring from which they take what the host puts in; `name` is part of the names of its
+    /// functions, `T` the type of an item ([`RingItem`]). Launches are given the ring by [`Launch::ring`], servers by
+    /// [`PersistentKernelBuilder::ring`]. With `input` as the name:
+    ///
+    /// - `ring_input_take()`: takes an item if one is ready (`found`), which is `item`.
+    /// - `ring_input_ready() -> u32`: items that are ready.
+    /// - `ring_input_at(index) -> T`: the item so many behind the first that is ready, read in place.
+    /// - `ring_input_release(count)`: gives the slots of so many items back, which were ready.
+    /// - `ring_input_finished() -> bool`: whether the host has closed its end, and everything is taken.
+    /// - `ring_input_close()`: takes nothing more, which the host is told.
+    ///
+    /// None of them waits. One invocation at a time uses a ring: of a work-group all may read by `ring_input_at` what one of
+    /// them has found ready, with a barrier before and behind, and one releases. A kernel that looks again and again until
+    /// something comes has to end by itself: loops are limited on some adapters, and a device runs nothing else meanwhile.
+    pub fn ring_from_host<T: RingItem>(self, name: &str) -> Self {
+        self.ring(name, Kind::of::<T>(Direction::FromHost))
+    }
+
+    /// Gives the program's kernels a ring into which they put what the host takes out; `name` is part of the names of its
+    /// functions, `T` the type of an item ([`RingItem`]). With `output` as the name:
+    ///
+    /// - `ring_output_put(item) -> bool`: puts an item; `false` if there is no room now.
+    /// - `ring_output_room() -> u32`: items that there is room for.
+    /// - `ring_output_set(index, item)`: writes an item in place, so many behind the next one. The host does not see it yet.
+    /// - `ring_output_commit(count)`: shows the host so many items that are written.
+    /// - `ring_output_closed() -> bool`: whether the host's end is gone.
+    /// - `ring_output_close()`: puts nothing more, which the host is told when it has taken everything.
+    ///
+    /// None of them waits. One invocation at a time uses a ring: of a work-group all may write by `ring_output_set` where one
+    /// of them has found room, and that one commits behind `storageBarrier(); workgroupBarrier();`.
+    pub fn ring_to_host<T: RingItem>(self, name: &str) -> Self {
+        self.ring(name, Kind::of::<T>(Direction::ToHost))
+    }
+
+    fn ring(self, name: &str, kind: Kind) -> Self {
+        if !is_name(name) {
+            let name = name.to_owned();
+            return self.mistaken(ProgramMistake::RingName { name });
+        }
+        let own = name.to_owned();
+        self.behind(
+            format!("ring {name}"),
+            kind.variable(name),
+            Arc::new(move |binding| kind.functions(&own, binding)),
+        )
+    }
+}
+
+impl Launch {
+    /// Gives a ring to the kernel, whose program has one of that name and of the same type
+    /// ([`ProgramBuilder::ring_from_host`], [`ProgramBuilder::ring_to_host`]); otherwise
+    /// [`LaunchError::UnknownArgument`](crate::launch::LaunchError::UnknownArgument), in which the ring has its type in its
+    /// name.
+    ///
+    /// A launch that was submitted is with the device once somebody waits for it or calls
+    /// [`Device::flush`](crate::Device::flush), or once a push or a pop waits.
+    pub fn ring(self, name: &str, ring: &KernelRing) -> Self {
+        let variable = ring.kind.variable(name);
+        self.buffer(&variable, ring.argument.clone())
+    }
+}
+
+impl PersistentKernelBuilder {
+    /// Gives a ring to the handlers, as [`Launch::ring`] does to a kernel. One invocation at a time uses a ring, so that calls
+    /// of handlers that do must not run beside each other: with [`lanes(1)`](Self::lanes), the default where processors run
+    /// kernels, with a handler for whole work-groups, or with one call at a time. Where calls travel in slices
+    /// ([`PersistentKernel::tier`](crate::PersistentKernel::tier)) those on their way together do, so that there a caller waits for each.
+    ///
+    /// What was pushed before a call is ready in its handler, and what the handler has committed can be popped when the call
+    /// has returned.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use tombolo::{Context, PersistentKernel, Program};
+    /// # fn main() -> Result<(), tombolo::Error> {
+    /// # let device = Context::new()?.device()?;
+    /// let program = Program::builder().source("echo.wgsl", "
+    ///     var<private> last: f32;
+    ///     fn soften(count: u32) -> u32 {
+    ///         let done = min(count, min(ring_input_ready(), ring_output_room()));
+    ///         for (var i = 0u; i < done; i++) {
+    ///             last = mix(last, ring_input_at(i), 0.5);
+    ///             ring_output_set(i, last);
+    ///         }
+    ///         ring_input_release(done);
+    ///         ring_output_commit(done);
+    ///         return done;
+    ///     }").ring_from_host::<f32>("input").ring_to_host::<f32>("output").build()?;
+    /// let (mut sender, input) = device.ring_from_host::<f32>(64)?;
+    /// let (output, mut receiver) = device.ring_to_host::<f32>(64)?;
+    /// let server = PersistentKernel::builder(&device, &program)
+    ///     .handler("soften").lanes(1)
+    ///     .ring("input", &input).ring("output", &output)
+    ///     .start()?;
+    /// let soften = server.function::<(u32,), u32>("soften")?;
+    /// let mut slots = sender.slots_mut(3)?;                      // written in place
+    /// for (index, value) in [8.0, 8.0, 0.0].iter().enumerate() {
+    ///     slots.set(index, value);
+    /// }
+    /// slots.commit(3)?;
+    /// assert_eq!(soften.call(&(3,))?, 3);
+    /// let mut smoothed = [0.0; 3];
+    /// receiver.pop(&mut smoothed, Duration::from_secs(1))?;
+    /// assert_eq!(smoothed, [4.0, 6.0, 3.0]);
+    /// # Ok(()) }
+    /// ```
+    pub fn ring(self, name: &str, ring: &KernelRing) -> Self {
+        let variable = ring.kind.variable(name);
+        self.buffer(&variable, ring.argument.clone())
+    }
+}
