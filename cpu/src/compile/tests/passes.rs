@@ -45,6 +45,32 @@ fn short_loops_over_private_arrays_leave_no_memory_and_no_loop() {
     assert_eq!(words[0], 5);
 }
 
+/// A loop of 40 passes, with some 1,500 statements in all, is written out only if that makes registers of the array.
+#[test]
+fn long_loops_over_arrays_that_stay_memory_are_not_written_out() {
+    let step = "x = (x * 3u) ^ (x >> 1u);".repeat(10);
+    let fill = format!(
+        "var a: array<u32, 40>;
+         for (var i = 0u; i < 40u; i++) {{ var x = out[i]; {step} a[i] = x; }}"
+    );
+    let loops = |program: &Program| count(program, |s| matches!(s, Statement::Loop { .. }));
+    let registers = optimized(&kernel(&format!("{fill} out[0] = a[7] + a[39];")));
+    assert_eq!(loops(&registers), 0, "{registers}");
+    let memory = optimized(&kernel(&format!(
+        "{fill} for (var k = 41u; k < out[40]; k++) {{ a[out[k] % 40u] += k; }} out[0] = a[7] + a[39];"
+    )));
+    assert_eq!(loops(&memory), 2, "{memory}");
+    let given: Vec<u32> = (0..40).map(|i| i * 77 + 5).chain([44, 7, 39, 7]).collect();
+    let filled = |i: usize| (0..10).fold(given[i], |x, _| x.wrapping_mul(3) ^ (x >> 1));
+    let sum = filled(7).wrapping_add(filled(39));
+    for (program, expected) in [(registers, sum), (memory, sum.wrapping_add(41 + 42 + 43))] {
+        let mut words = given.clone();
+        words.push(0);
+        run(&program, &mut [bytemuck::cast_slice_mut(&mut words)]);
+        assert_eq!(words[0], expected, "{program}");
+    }
+}
+
 #[test]
 fn what_is_known_is_not_computed() {
     let program = optimized(&kernel(
