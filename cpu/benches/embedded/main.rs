@@ -4,9 +4,9 @@
 //! adapter's time divided by the other's. Beside these there are times of the adapter alone: of compiling each kernel, and
 //! of an answer of a kernel that stays there. The last lines are the rows:
 //! `<kind> <row>/<peer> = <median> (<least>..<most>)[ goal <= <limit>]`. Arguments choose the rows that contain one of
-//! them; `lanes=4` sets the most invocations that run side by side here, `perf` lists kernels for `perf`, and `cpu` takes
-//! the time that processors spend on this process in place of the time that goes by: for a machine that does something else
-//! as well. Kernels and peers use all processors, so that both are alike where nothing waits.
+//! them; `lanes=4` sets the most invocations that run side by side here, `compile` compiles only, more often, `perf` lists
+//! kernels for `perf`, and `cpu` takes the time that processors spend on this process in place of the time that goes by: for
+//! a machine that does something else as well. Kernels and peers use all processors, so that both are alike where nothing waits.
 
 mod clock;
 mod ready;
@@ -24,6 +24,9 @@ type Error = Box<dyn std::error::Error>;
 
 /// Pairs measured for each row.
 const PAIRS: usize = 9;
+
+/// Kernels compiled for each row, where nothing but compiling is measured.
+const COMPILED: usize = 199;
 
 /// Milliseconds in which a kernel of ordinary size compiles.
 const COMPILE_MS: f64 = 3.0;
@@ -112,16 +115,16 @@ fn measure(
             row.goals.against(peer),
         ));
     }
-    let compile = (0..PAIRS).map(|_| here.compile(&row, clock).as_secs_f64() * 1e3);
-    lines.push(print(
-        "time",
-        &format!("compile_{}_ms", row.name),
-        "Tombolo",
-        compile.collect(),
-        Some(COMPILE_MS),
-    ));
+    lines.push(compile(&row, &here, clock, PAIRS));
     eprintln!("{}: {:?} at best", row.name, best / row.repeats);
     Ok(lines)
+}
+
+/// The line of the time in which a row's kernel compiles.
+fn compile(row: &Row, ready: &Ready, clock: Clock, times: usize) -> String {
+    let values = (0..times).map(|_| ready.compile(row, clock).as_secs_f64() * 1e3);
+    let name = format!("compile_{}_ms", row.name);
+    print("time", &name, "Tombolo", values.collect(), Some(COMPILE_MS))
 }
 
 fn main() -> Result<(), Error> {
@@ -130,19 +133,22 @@ fn main() -> Result<(), Error> {
         .filter(|argument| !argument.starts_with('-'))
         .collect();
     let mut options = tombolo_cpu::Options::default();
-    let mut clock = Clock::Wall;
+    let mut clock = Ok(Clock::Wall);
+    let mut compiles_only = false;
     wanted.retain(|argument| {
         if let Some(lanes) = argument.strip_prefix("lanes=") {
             options.lanes = lanes.parse().unwrap_or(options.lanes);
             return false;
         }
         match argument.as_str() {
+            "compile" => compiles_only = true,
             "perf" => options.perf_map = true,
-            "cpu" => clock = Clock::Cpu,
+            "cpu" => clock = Clock::of_processors(),
             _ => return true,
         }
         false
     });
+    let clock = clock?;
     let wants =
         |name: &str| wanted.is_empty() || wanted.iter().any(|part| name.contains(part.as_str()));
     let instance = tombolo_cpu::Instance::new(options);
@@ -154,10 +160,15 @@ fn main() -> Result<(), Error> {
     let mut lines = Vec::new();
     for row in rows::rows() {
         if wants(row.name) {
-            lines.extend(measure(row, &own, &drivers, clock)?);
+            if compiles_only {
+                let ready = Ready::new(&own, &row)?;
+                lines.push(compile(&row, &ready, clock, COMPILED));
+            } else {
+                lines.extend(measure(row, &own, &drivers, clock)?);
+            }
         }
     }
-    if wants("round_trip") {
+    if !compiles_only && wants("round_trip") {
         let times = resident::round_trips(&own)?;
         let row = ("round_trip_us", "Tombolo", Some(ROUND_TRIP_US));
         lines.push(print("time", row.0, row.1, times, row.2));

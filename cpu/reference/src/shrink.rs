@@ -222,6 +222,19 @@ fn parts_of(statement: &Statement) -> Vec<Block> {
             }
             parts
         }
+        Statement::Halve {
+            counter,
+            bits,
+            body,
+            ..
+        } => {
+            let turns = Statement::For {
+                counter: counter.clone(),
+                count: *bits,
+                body: body.clone(),
+            };
+            vec![body.clone(), vec![turns]]
+        }
         Statement::While {
             counter,
             count,
@@ -325,7 +338,9 @@ fn blocks_of(statement: &mut Statement) -> Vec<&mut Block> {
             blocks.push(default);
             blocks
         }
-        Statement::For { body, .. } | Statement::While { body, .. } => vec![body],
+        Statement::For { body, .. }
+        | Statement::Halve { body, .. }
+        | Statement::While { body, .. } => vec![body],
         Statement::Loop {
             body, continuing, ..
         } => vec![body, continuing],
@@ -374,6 +389,7 @@ impl Walk<'_> {
             | Statement::Atomic { value, .. }
             | Statement::UniformLoad { value, .. }
             | Statement::Approximate { value, .. }
+            | Statement::Halve { start: value, .. }
             | Statement::Var {
                 value: Some(value), ..
             }

@@ -184,3 +184,114 @@ fn lanes_reach_memory_apart() {
         assert_eq!(out, expected, "{lanes} lanes");
     }
 }
+
+/// A condition with its text, of the invocation's index `i` and of `bound`.
+type Condition = (&'static str, fn(u32, u32) -> bool);
+
+/// Branches on what grows from lane to lane, which the first lane may tell that no lane takes: around the first and the last
+/// lane of every vector, and where numbers go round.
+const CONDITIONS: [Condition; 20] = [
+    ("i < bound", |i, bound| i < bound),
+    ("bound > i", |i, bound| i < bound),
+    ("i <= bound", |i, bound| i <= bound),
+    ("i >= bound", |i, bound| i >= bound),
+    ("i > bound", |i, bound| i > bound),
+    ("i != bound", |i, bound| i != bound),
+    ("i == bound", |i, bound| i == bound),
+    ("bound == i", |i, bound| i == bound),
+    ("i + 3u < bound", |i, bound| i + 3 < bound),
+    ("i32(i) < i32(bound)", |i, bound| (i as i32) < bound as i32),
+    ("i32(i) <= i32(bound)", |i, bound| i as i32 <= bound as i32),
+    // The last invocation has the greatest number with a sign, 2^31 - 1.
+    ("i32(i + 0x7fffffe0u) < i32(bound)", |i, bound| {
+        ((i + 0x7fff_ffe0) as i32) < bound as i32
+    }),
+    ("i + 0x7fffffe0u <= bound", |i, bound| {
+        i + 0x7fff_ffe0 <= bound
+    }),
+    // The last invocation has the least number with a sign, and all before it have the greatest ones.
+    ("i32(i + 0x7fffffe1u) < i32(bound)", |i, bound| {
+        ((i + 0x7fff_ffe1) as i32) < bound as i32
+    }),
+    // The last invocations go round to the least numbers.
+    ("i + 0xffffffe4u < bound", |i, bound| {
+        i.wrapping_add(0xffff_ffe4) < bound
+    }),
+    ("i - 5u == bound", |i, bound| i.wrapping_sub(5) == bound),
+    ("31u - i == bound", |i, bound| 31 - i == bound),
+    ("i * 2u == bound", |i, bound| i * 2 == bound),
+    ("i * 0x04000000u < bound", |i, bound| {
+        i * 0x0400_0000 < bound
+    }),
+    ("i * 0x0c000000u <= bound", |i, bound| {
+        i.wrapping_mul(0x0c00_0000) <= bound
+    }),
+];
+
+const BOUNDS: [u32; 24] = [
+    0,
+    1,
+    3,
+    4,
+    7,
+    8,
+    9,
+    15,
+    16,
+    24,
+    31,
+    32,
+    33,
+    0x0400_0000,
+    0x7fff_ffdf,
+    0x7fff_ffe0,
+    0x7fff_ffe1,
+    0x7fff_ffff,
+    0x8000_0000,
+    0x8000_0001,
+    0xffff_ffe4,
+    0xffff_fffb,
+    0xffff_fffe,
+    0xffff_ffff,
+];
+
+#[test]
+fn branches_that_no_lane_of_a_vector_takes() {
+    for lanes in [4, 8, 16, 32] {
+        let cpu = with(lanes);
+        for (text, holds) in CONDITIONS {
+            // The second branch is inside the first; some lanes end before both.
+            let source = format!(
+                "@group(0) @binding(0) var<storage, read> bounds: array<u32>;
+                 @group(0) @binding(1) var<storage, read_write> out: array<u32>;
+                 @compute @workgroup_size(32) fn main(@builtin(local_invocation_index) i: u32) {{
+                     if (i % 9u == bounds[0]) {{ return; }}
+                     for (var k = 0u; k < arrayLength(&bounds); k++) {{
+                         let bound = bounds[k];
+                         let at = k * 32u + i;
+                         if ({text}) {{
+                             out[at] = 1u;
+                             if (i < 8u) {{ out[at] += 2u; }}
+                         }}
+                     }}
+                 }}"
+            );
+            let poison = [0xdead_beef_u32; 32 * BOUNDS.len()];
+            let buffers: [&[u8]; 2] =
+                [bytemuck::cast_slice(&BOUNDS), bytemuck::cast_slice(&poison)];
+            let out: Vec<u32> = cpu.run(&source, [1, 1, 1], &buffers);
+            for (at, got) in (0u32..).zip(out) {
+                let (bound, i) = (BOUNDS[at as usize / 32], at % 32);
+                let expected = match i % 9 != 0 && holds(i, bound) {
+                    true if i < 8 => 3,
+                    true => 1,
+                    false => 0xdead_beef,
+                };
+                assert_eq!(
+                    got, expected,
+                    "{text}, {lanes} lanes, i = {i}, bound = {bound:#x}"
+                );
+            }
+        }
+    }
+}

@@ -188,6 +188,16 @@ pub enum Statement {
         count: u32,
         body: Block,
     },
+    /// A counter that begins with the low bits of a word and becomes a part of itself in each turn, until nothing is left.
+    Halve {
+        counter: String,
+        start: Expression,
+        /// How many low bits, which are as many turns at most
+        bits: u32,
+        /// The operator of an assignment and its right side
+        step: &'static str,
+        body: Block,
+    },
     /// `while counter < count && condition`, the counter being raised first in the body.
     While {
         counter: String,

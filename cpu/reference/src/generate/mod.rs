@@ -7,8 +7,8 @@
 //!   an implementation fuses or reorders ([`ast::Exactness`]). Functions that WGSL allows an error go
 //!   to a buffer of their own that is compared within bounds.
 //! - Memory that invocations share is, between two barriers, either each invocation's own part or read
-//!   only. Barriers stand in uniform flow. Results of atomic functions are not used, and each cell knows
-//!   one function.
+//!   only. Barriers stand in uniform flow, also behind loops in which a whole work-group may end. Results of
+//!   atomic functions are not used, and each cell knows one function.
 //! - Which invocations take part in an operation of a subgroup follows from control flow alone.
 //! - Every loop has a counter that nothing else changes; the steps of an invocation are counted while
 //!   the program is made, and are bounded.
@@ -19,6 +19,7 @@
 pub mod ast;
 mod expressions;
 mod floats;
+mod loops;
 mod places;
 pub mod print;
 mod programs;

@@ -47,6 +47,7 @@ impl Program {
             program: self,
             text: String::new(),
             indent: 0,
+            entry: false,
         };
         printer.module();
         printer.text
@@ -57,6 +58,8 @@ struct Printer<'a> {
     program: &'a Program,
     text: String,
     indent: usize,
+    /// Whether the entry point is printed, whose result is stored wherever it ends
+    entry: bool,
 }
 
 impl Printer<'_> {
@@ -118,6 +121,7 @@ impl Printer<'_> {
             "_ = arrayLength(&approximate) + arrayLength(&scratch) + arrayLength(&in_words);",
         );
         self.line("result = 2166136261u;");
+        self.entry = true;
         self.statements(&program.body);
         self.line(&format!("out[gid.x * {OUT_WORDS}u] = result;"));
         self.indent -= 1;
@@ -236,6 +240,20 @@ impl Printer<'_> {
                     "",
                 );
             }
+            Statement::Halve {
+                counter,
+                start,
+                bits,
+                step,
+                body,
+            } => {
+                let start = format!("{} & {}u", hidden(start), (1 << bits) - 1);
+                self.braced(
+                    &format!("for (var {counter} = {start}; {counter} > 0u; {counter} {step})"),
+                    body,
+                    "",
+                );
+            }
             Statement::While {
                 counter,
                 count,
@@ -318,6 +336,9 @@ impl Printer<'_> {
             }
             Statement::Break => "break;".to_owned(),
             Statement::Continue => "continue;".to_owned(),
+            Statement::Return(None) if self.entry => {
+                format!("out[gid.x * {OUT_WORDS}u] = result; return;")
+            }
             Statement::Return(None) => "return;".to_owned(),
             Statement::Return(Some(value)) => format!("return {};", expression(value)),
             Statement::Call { name, arguments } => {
@@ -336,6 +357,7 @@ impl Printer<'_> {
             Statement::If { .. }
             | Statement::Switch { .. }
             | Statement::For { .. }
+            | Statement::Halve { .. }
             | Statement::While { .. }
             | Statement::Loop { .. }
             | Statement::Nested(_)

@@ -41,6 +41,7 @@ impl Generator {
             shared,
             uniform: Vec::new(),
             together: true,
+            ends: true,
             built_ins: true,
             times: 1.0,
             ..Scope::default()

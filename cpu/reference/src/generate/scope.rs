@@ -58,6 +58,8 @@ pub struct Scope {
     pub continuable: bool,
     /// `return` may stand here: with a value of this type, or without.
     pub returns: Option<Option<Type>>,
+    /// The invocations of the work-group may end here, if they do so together.
+    pub ends: bool,
     /// The entry point's built-in values are in scope.
     pub built_ins: bool,
     /// How often this place may be executed by one invocation.

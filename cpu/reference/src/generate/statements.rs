@@ -5,7 +5,7 @@ use super::print::APPROXIMATE;
 use super::scope::{Generator, Named, NamedKind, Signature};
 
 /// How deep expressions of statements are.
-const DEPTH: u32 = 3;
+pub(super) const DEPTH: u32 = 3;
 /// How deep blocks are nested.
 const NESTING: u32 = 4;
 
@@ -180,7 +180,7 @@ impl Generator {
         block.push(Statement::Var { name, ty, value });
     }
 
-    fn assignment(&mut self, block: &mut Block) {
+    pub(super) fn assignment(&mut self, block: &mut Block) {
         let ty = if self.one_in(4) {
             self.value_type()
         } else {
@@ -248,7 +248,11 @@ impl Generator {
 
     /// Runs a part in which all are together between two barriers, so that what is readable inside does
     /// not depend on what was outside.
-    fn met(&mut self, together: bool, part: impl FnOnce(&mut Generator) -> Block) -> Block {
+    pub(super) fn met(
+        &mut self,
+        together: bool,
+        part: impl FnOnce(&mut Generator) -> Block,
+    ) -> Block {
         if !together || self.scope.shared.is_empty() {
             return part(self);
         }
@@ -314,76 +318,6 @@ impl Generator {
             default,
             default_at,
         }
-    }
-
-    fn repetition(&mut self, block: &mut Block) {
-        let count = self.rng.u32(1..8);
-        if f64::from(count) * self.scope.times * 4.0 > self.steps_left {
-            return self.assignment(block);
-        }
-        // Those who are together may stay so, if nobody leaves early.
-        let together = self.scope.together && self.one_in(3);
-        let counter = self.fresh("i");
-        let statements = self.rng.u32(1..5);
-        let inside = |scope: &mut super::scope::Scope| {
-            scope.together &= together;
-            scope.breakable = !together;
-            scope.continuable = !together;
-            scope.times *= f64::from(count);
-            if together {
-                scope.uniform.push(counter.clone());
-            }
-            scope.named.push(Named {
-                name: counter.clone(),
-                ty: Type::U32,
-                kind: NamedKind::Value,
-            });
-        };
-        let body = self.within(inside, |generator| {
-            generator.met(together, |generator| generator.statements(statements))
-        });
-        let kind = if together { 0 } else { self.rng.u32(0..3) };
-        block.push(match kind {
-            0 => Statement::For {
-                counter,
-                count,
-                body,
-            },
-            1 => {
-                let condition = self.expression(&Type::BOOL, DEPTH - 1);
-                Statement::While {
-                    counter,
-                    count,
-                    condition,
-                    body,
-                }
-            }
-            _ => {
-                let closing = |scope: &mut super::scope::Scope| {
-                    inside(scope);
-                    scope.breakable = false;
-                    scope.continuable = false;
-                    scope.returns = None;
-                };
-                let statements = self.rng.u32(0..3);
-                let mut break_if = None;
-                let continuing = self.within(closing, |generator| {
-                    let block = generator.statements(statements);
-                    if generator.rng.bool() {
-                        break_if = Some(generator.expression(&Type::BOOL, DEPTH - 1));
-                    }
-                    block
-                });
-                // Names that the continuing part declared are in scope of its condition only there.
-                Statement::Loop {
-                    counter,
-                    count,
-                    body,
-                    continuing,
-                    break_if,
-                }
-            }
-        });
     }
 
     fn leave(&mut self, block: &mut Block) {
@@ -463,7 +397,7 @@ impl Generator {
     }
 
     /// A barrier, behind which shared arrays may be read that were written before, or a uniform load.
-    fn meeting(&mut self, block: &mut Block) {
+    pub(super) fn meeting(&mut self, block: &mut Block) {
         if self.one_in(4) && self.scope.built_ins {
             let value = self.expression(&Type::U32, 2);
             let writer = self.rng.u32(0..self.workgroup_size);

@@ -31,6 +31,9 @@ use crate::compile::{
     },
 };
 
+#[cfg(test)]
+mod tests;
+
 /// How a work-group is emitted whose invocations come to barriers together.
 pub(super) struct Stretches {
     dividing: Dividing,
@@ -63,7 +66,7 @@ struct Use {
 }
 
 impl Stretches {
-    /// A plan for a program whose invocations wait for one another, if this way is one for it.
+    /// A plan for a program whose invocations wait for one another (`super::waits`), if this way is one for it.
     pub(super) fn plan(
         program: &Program,
         lives: &Lives,
@@ -72,7 +75,7 @@ impl Stretches {
     ) -> Option<Self> {
         let alone = lanes.width == 1 && visit::has_subgroups(&program.body);
         let ordered = options.instruments.any() || options.schedule.is_some();
-        if alone || ordered || !visit::has_barrier(&program.body) {
+        if alone || ordered {
             return None;
         }
         let uniformity = uniform::analyze_group(program, lives);
@@ -84,13 +87,18 @@ impl Stretches {
                 && (!lanes.are_many() || lanes.uniformity.variable(variable) == Shape::Uniform)
         };
         let mut shared: HashSet<Variable> = program.variables.keys().filter(|&v| same(v)).collect();
+        let mut dividing = Dividing::of(&program.body);
         loop {
-            let mut planner = Planner::new(program, &uniformity, lanes, shared);
+            let mut planner = Planner::new(program, &uniformity, lanes, (dividing, shared));
             planner.block(&program.body);
             if planner.refused.is_empty() {
                 return planner.finish(program.invocations() == lanes.width);
             }
-            shared = planner.plan.shared;
+            Stretches {
+                dividing,
+                shared,
+                ..
+            } = planner.plan;
             shared.retain(|variable| !planner.refused.contains(variable));
         }
     }
@@ -126,14 +134,14 @@ impl<'a> Planner<'a> {
         program: &'a Program,
         uniformity: &'a Uniformity,
         lanes: &'a Lanes,
-        shared: HashSet<Variable>,
+        (dividing, shared): (Dividing, HashSet<Variable>),
     ) -> Self {
         Self {
             program,
             uniformity,
             lanes,
             plan: Stretches {
-                dividing: Dividing::of(&program.body),
+                dividing,
                 shared,
                 hoisted: HashSet::new(),
                 delayed: HashSet::new(),

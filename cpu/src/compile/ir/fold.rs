@@ -225,7 +225,8 @@ fn fold_binary(op: Binary, ty: Type, x: u64, y: u64) -> u64 {
     result & mask(ty)
 }
 
-fn compare(op: Comparison, ty: Type, x: u64, y: u64) -> bool {
+/// Whether a comparison of two constants of a type holds.
+pub(crate) fn compare(op: Comparison, ty: Type, x: u64, y: u64) -> bool {
     let (a, b) = (signed(ty, x), signed(ty, y));
     let (f, g) = (float(ty, x), float(ty, y));
     match op {

@@ -14,20 +14,45 @@ mod together;
 pub(crate) mod trips;
 pub(crate) mod uniform;
 
+use std::collections::HashSet;
+
 use super::error::{Result, internal};
-use super::ir::{Program, verify::verify};
+use super::ir::{Program, Slot, verify::verify};
+
+/// Some slots of a program.
+type Slots = HashSet<Slot>;
 
 /// Improves a program, and prepares it for barriers.
 ///
 /// # Errors
 /// If the front or a pass made a program that is none: code made of it could read or write anywhere.
-pub(crate) fn run(mut program: Program) -> Result<Program> {
+pub(crate) fn run(program: Program) -> Result<Program> {
     check(&program, "the front")?;
+    let written = program.clone();
+    let (mut improved, long) = improve(program, &Slots::new())?;
+    // Loops that are long written out are worth their time if that makes registers of the arrays they index.
+    let mut memory = promote::used(&improved);
+    memory.retain(|slot| long.contains(slot));
+    if !memory.is_empty() {
+        (improved, _) = improve(written, &memory)?;
+    }
+    together::count_passes(&mut improved);
+    check(&improved, "counting passes")?;
+    improved = cross::carry_over_barriers(improved);
+    check(&improved, "carrying values over barriers")?;
+    Ok(improved)
+}
+
+/// Improves a program, of which the slots in `memory` are known to stay memory. Returns also the slots that are indexed in
+/// loops which are long written out.
+fn improve(mut program: Program, memory: &Slots) -> Result<(Program, Slots)> {
+    let mut long = Slots::new();
+    let mut simplify = |program| simplify::simplify(program, memory, &mut long);
     // Unrolling makes indices constant, and memory whose indices are constant needs not be memory.
     for _ in 0..3 {
         program = promote::promote(program);
         check(&program, "promotion")?;
-        program = simplify::simplify(program);
+        program = simplify(program);
         check(&program, "simplification")?;
         program = prune::prune(program);
         check(&program, "pruning")?;
@@ -38,14 +63,10 @@ pub(crate) fn run(mut program: Program) -> Result<Program> {
     if closed::close_loops(&mut program) {
         check(&program, "closing loops")?;
         // What loops begin with is known better than by the variables that it was read from.
-        program = prune::prune(simplify::simplify(program));
+        program = prune::prune(simplify(program));
         check(&program, "simplification of closed loops")?;
     }
-    together::count_passes(&mut program);
-    check(&program, "counting passes")?;
-    program = cross::carry_over_barriers(program);
-    check(&program, "carrying values over barriers")?;
-    Ok(program)
+    Ok((program, long))
 }
 
 /// Names the pass that has broken a program.

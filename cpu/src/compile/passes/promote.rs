@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::Slots;
 use crate::compile::ir::{
     Base, Block, Leaf, Op, Place, Program, Slot, Statement, Type, Variable, visit,
 };
@@ -12,6 +13,19 @@ const MAX_VARIABLES: usize = 256;
 /// Whether [`promote`] would change a program.
 pub(crate) fn can_promote(program: &Program) -> bool {
     !promotable(program).is_empty()
+}
+
+/// The slots that are memory still.
+pub(super) fn used(program: &Program) -> Slots {
+    let mut used = Slots::new();
+    visit::statements(&program.body, &mut |statement| {
+        if let Statement::Load { place, .. } | Statement::Store { place, .. } = statement
+            && let Base::Slot(slot) = place.base
+        {
+            used.insert(slot);
+        }
+    });
+    used
 }
 
 /// Makes variables of slots that need not be memory.
@@ -36,7 +50,7 @@ pub(crate) fn promote(mut program: Program) -> Program {
 }
 
 /// The slots whose accesses have no index, and touch few scalars.
-fn promotable(program: &Program) -> HashSet<Slot> {
+fn promotable(program: &Program) -> Slots {
     let mut scalars: HashMap<Slot, HashSet<u32>> = HashMap::new();
     let mut indexed = HashSet::new();
     visit::statements(&program.body, &mut |statement| {
@@ -63,7 +77,7 @@ fn promotable(program: &Program) -> HashSet<Slot> {
 
 struct Promoter {
     program: Program,
-    slots: HashSet<Slot>,
+    slots: Slots,
     variables: HashMap<(Slot, u32), Variable>,
 }
 

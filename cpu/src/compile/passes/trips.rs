@@ -1,15 +1,15 @@
 //! Which loops may run long, and must look whether the kernel is to stop.
 //!
 //! A loop is *short* if a variable counts by a constant from a constant to a constant, and the passes of the loop and of
-//! the loops inside it are few; so it is if a variable is halved in each pass until nothing is left. What is not known to be
-//! short polls. How it does depends on what happens in a pass: a
-//! loop that waits for somebody else must let others run, which need this processor.
+//! the loops inside it are few; so it is if a variable, whatever it begins with, is halved in each pass until nothing is
+//! left. What is not known to be short polls. How it does depends on what happens in a pass: a loop that waits for somebody
+//! else must let others run, which need this processor.
 
 use std::collections::HashMap;
 
 use crate::compile::ir::{
     Access, Atomic, AtomicFunction, Base, Binary, Block, Comparison, Op, Program, Scope, Statement,
-    Type, Unary, Value, Variable, visit,
+    Type, Unary, Value, Variable, fold, visit,
 };
 
 /// What a loop looks at.
@@ -162,78 +162,195 @@ fn count(program: &Program, statement: &Statement) -> Option<u64> {
     else {
         return None;
     };
-    let end = |counter| {
+    let once = Once::of(program, body, continuing);
+    let end = |counter: &Counter| {
         let tests = [body, continuing];
-        tests
-            .iter()
-            .find_map(|block| end(program, block, *scope, counter))
+        (tests.iter()).find_map(|block| counter.end(block, *scope))
     };
-    starts.iter().find_map(|&(variable, start)| {
-        let value = next(variable, body, continuing)?;
-        let ty = program.variables[variable];
-        match growth(program, value, variable) {
-            Some(step) => end((variable, Some(step)))?.passes(start, step, ty),
-            None if ty == Type::I32 && is_part(program, value, variable) => {
-                end((variable, None))?.passes_to_zero()
-            }
-            None => None,
-        }
+    once.counters(program).find_map(|counter| {
+        let Step::By(step) = counter.step else {
+            return end(&counter)?.passes_of_parts(counter.step);
+        };
+        let mut starts = starts.iter();
+        let &(variable, start) = starts.find(|(variable, _)| *variable == counter.variable)?;
+        end(&counter)?.passes(start, step, program.variables[variable])
     })
 }
 
-/// What a counter becomes in each pass: the one assignment of the variable stands where every pass comes by.
-fn next(variable: Variable, body: &Block, continuing: &Block) -> Option<Value> {
-    let mut assignments = 0;
-    for block in [body, continuing] {
-        visit::assigned(block, &mut |assigned| {
-            assignments += u32::from(assigned == variable)
-        });
-    }
-    if assignments != 1 {
-        return None;
-    }
-    let here = |block: &Block| {
-        block.iter().find_map(|statement| match statement {
-            Statement::Set(set, value) if *set == variable => Some(*value),
+/// What every pass of a loop does once.
+struct Once {
+    /// What values that the loop computes were read from. A value that was read before the loop is the same in each pass.
+    reads: HashMap<Value, Variable>,
+    /// Variables that have one assignment in the loop, where every pass comes by
+    assigned: Vec<(Variable, Value)>,
+}
+
+impl Once {
+    fn of(program: &Program, body: &Block, continuing: &Block) -> Self {
+        let mut reads = HashMap::new();
+        let mut assignments: HashMap<Variable, u32> = HashMap::new();
+        let mut continues = false;
+        for block in [body, continuing] {
+            visit::statements(block, &mut |statement| match statement {
+                Statement::Let(value) => {
+                    if let Op::Get(variable) = program.values[*value].op {
+                        reads.insert(*value, variable);
+                    }
+                }
+                Statement::Set(variable, _) => *assignments.entry(*variable).or_default() += 1,
+                Statement::Continue(_) => continues = true,
+                _ => {}
+            });
+        }
+        // In the body, a `continue` could skip an assignment.
+        let body = if continues { &[] } else { body.as_slice() };
+        let assigned = body.iter().chain(continuing);
+        let assigned = assigned.filter_map(|statement| match statement {
+            Statement::Set(variable, value) if assignments[variable] == 1 => {
+                Some((*variable, *value))
+            }
             _ => None,
+        });
+        Self {
+            assigned: assigned.collect(),
+            reads,
+        }
+    }
+
+    /// The variables that may decide how often the loop runs.
+    fn counters<'a>(&'a self, program: &'a Program) -> impl Iterator<Item = Counter<'a>> {
+        self.assigned.iter().filter_map(|&(variable, value)| {
+            let step = self.step(program, variable, value)?;
+            Some(Counter {
+                program,
+                once: self,
+                variable,
+                step,
+            })
         })
-    };
-    // In the body, a `continue` could skip the assignment.
-    let skips = || visit::any(body, &mut |s| matches!(s, Statement::Continue(_)));
-    here(continuing).or_else(|| here(body).filter(|_| !skips()))
-}
+    }
 
-/// Whether a value is at most half of a variable, as an unsigned integer.
-fn is_part(program: &Program, value: Value, variable: Variable) -> bool {
-    let Op::Binary(op, a, b) = program.values[value].op else {
-        return false;
-    };
-    let least = match op {
-        Binary::ShrU => 1,
-        Binary::DivU => 2,
-        _ => return false,
-    };
-    // An amount counts by its low bits alone.
-    let by = program.constant(b).map(|bits| bits as u32);
-    is_get(program, a, variable)
-        && by.is_some_and(|by| by >= least && (op != Binary::ShrU || by < 32))
-}
+    fn reads(&self, value: Value, variable: Variable) -> bool {
+        self.reads.get(&value) == Some(&variable)
+    }
 
-/// By how much a value is greater than a variable, if that is all there is to it.
-fn growth(program: &Program, value: Value, variable: Variable) -> Option<i64> {
-    let Op::Binary(op, a, b) = program.values[value].op else {
-        return None;
-    };
-    let step = program.constant(b)? as u32 as i32;
-    match op {
-        Binary::Add if is_get(program, a, variable) => Some(step.into()),
-        Binary::Sub if is_get(program, a, variable) => Some(-i64::from(step)),
-        _ => None,
+    /// How a value follows from a variable, if that is all there is to it.
+    fn step(&self, program: &Program, variable: Variable, value: Value) -> Option<Step> {
+        let Op::Binary(op, a, b) = program.values[value].op else {
+            return None;
+        };
+        if program.variables[variable] != Type::I32 || !self.reads(a, variable) {
+            return None;
+        }
+        let bits = program.constant(b)? as u32;
+        let by = bits as i32;
+        // A greater amount counts by its low bits alone, which may be zero.
+        let shifts = (1..u32::BITS).contains(&bits);
+        match op {
+            Binary::Add => Some(Step::By(by.into())),
+            Binary::Sub => Some(Step::By(-i64::from(by))),
+            Binary::ShrU if shifts => Some(Step::Part),
+            Binary::ShrS if shifts => Some(Step::ShiftedPart),
+            Binary::DivU if bits >= 2 => Some(Step::Part),
+            Binary::DivS if by.unsigned_abs() >= 2 => Some(Step::SignedPart),
+            _ => None,
+        }
     }
 }
 
-fn is_get(program: &Program, value: Value, variable: Variable) -> bool {
-    program.values[value].op == Op::Get(variable)
+/// How a variable goes on in each pass.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// By a number that is always the same
+    By(i64),
+    /// To a half, or less, of an unsigned integer
+    Part,
+    /// To a half, or less, of a signed integer, rounded towards zero
+    SignedPart,
+    /// To a half, or less, of a signed integer, rounded down
+    ShiftedPart,
+}
+
+/// A variable that may decide how often a loop runs.
+struct Counter<'a> {
+    program: &'a Program,
+    once: &'a Once,
+    variable: Variable,
+    step: Step,
+}
+
+impl Counter<'_> {
+    /// A test of the counter that leaves the loop, where every pass comes by.
+    fn end(&self, block: &Block, scope: Scope) -> Option<End> {
+        for statement in block {
+            let mut continues = false;
+            visit::blocks(statement, |block| {
+                continues |= visit::any(block, &mut |s| matches!(s, Statement::Continue(_)))
+            });
+            let Statement::If {
+                condition,
+                accept,
+                reject,
+            } = statement
+            else {
+                // Behind a `continue` the test would not be met by every pass.
+                if continues {
+                    return None;
+                }
+                continue;
+            };
+            let goes_on = match (leaves(accept, scope), leaves(reject, scope)) {
+                (false, true) => true,
+                (true, false) => false,
+                (false, false) if !continues => continue,
+                _ => return None,
+            };
+            if let Some(end) = self.test(*condition, goes_on) {
+                return Some(end);
+            }
+            if continues {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// What a condition says of the counter, if a loop can only go on where the condition is `goes_on`.
+    fn test(&self, condition: Value, goes_on: bool) -> Option<End> {
+        let program = self.program;
+        let (comparison, a, b) = match (program.values[condition].op, goes_on) {
+            (Op::Compare(comparison, a, b), _) => (comparison, a, b),
+            // Each of them lets the loop go on only if it holds itself.
+            (Op::Binary(Binary::And, a, b), true) | (Op::Binary(Binary::Or, a, b), false) => {
+                return self.test(a, goes_on).or_else(|| self.test(b, goes_on));
+            }
+            (Op::Unary(Unary::Not, a), _) => return self.test(a, !goes_on),
+            _ => return None,
+        };
+        let counts = |value: Value| match self.once.reads(value, self.variable) {
+            true => Some(false),
+            false => {
+                let step = self.once.step(program, self.variable, value);
+                (step == Some(self.step)).then_some(true)
+            }
+        };
+        let (left, next, bound) = match (counts(a), counts(b)) {
+            (Some(next), None) => (true, next, program.constant(b)?),
+            (None, Some(next)) => (false, next, program.constant(a)?),
+            _ => return None,
+        };
+        let (comparison, left) = if goes_on {
+            (comparison, left)
+        } else {
+            opposite(comparison, left)?
+        };
+        Some(End {
+            comparison,
+            left,
+            bound,
+            next,
+        })
+    }
 }
 
 /// A test that lets a loop go on.
@@ -244,79 +361,6 @@ struct End {
     bound: u64,
     /// Whether the test is on the value that the next pass will have
     next: bool,
-}
-
-/// A variable, and by how much it grows in each pass, if it is a number that is always the same.
-type Counter = (Variable, Option<i64>);
-
-/// A test of the counter that leaves the loop, where every pass comes by.
-fn end(program: &Program, block: &Block, scope: Scope, counter: Counter) -> Option<End> {
-    for statement in block {
-        let mut continues = false;
-        visit::blocks(statement, |block| {
-            continues |= visit::any(block, &mut |s| matches!(s, Statement::Continue(_)))
-        });
-        let Statement::If {
-            condition,
-            accept,
-            reject,
-        } = statement
-        else {
-            // Behind a `continue` the test would not be met by every pass.
-            if continues {
-                return None;
-            }
-            continue;
-        };
-        let goes_on = match (leaves(accept, scope), leaves(reject, scope)) {
-            (false, true) => true,
-            (true, false) => false,
-            (false, false) if !continues => continue,
-            _ => return None,
-        };
-        if let Some(end) = test(program, *condition, goes_on, counter) {
-            return Some(end);
-        }
-        if continues {
-            return None;
-        }
-    }
-    None
-}
-
-/// What a condition says of a counter, if a loop can only go on where the condition is `goes_on`.
-fn test(program: &Program, condition: Value, goes_on: bool, counter: Counter) -> Option<End> {
-    let (comparison, a, b) = match (program.values[condition].op, goes_on) {
-        (Op::Compare(comparison, a, b), _) => (comparison, a, b),
-        // Each of them lets the loop go on only if it holds itself.
-        (Op::Binary(Binary::And, a, b), true) | (Op::Binary(Binary::Or, a, b), false) => {
-            return test(program, a, goes_on, counter)
-                .or_else(|| test(program, b, goes_on, counter));
-        }
-        (Op::Unary(Unary::Not, a), _) => return test(program, a, !goes_on, counter),
-        _ => return None,
-    };
-    let (variable, step) = counter;
-    let counts = |value: Value| match program.values[value].op {
-        Op::Get(got) if got == variable => Some(false),
-        _ => (step.is_some() && growth(program, value, variable) == step).then_some(true),
-    };
-    let (left, next, bound) = match (counts(a), counts(b)) {
-        (Some(next), None) => (true, next, program.constant(b)?),
-        (None, Some(next)) => (false, next, program.constant(a)?),
-        _ => return None,
-    };
-    let (comparison, left) = if goes_on {
-        (comparison, left)
-    } else {
-        opposite(comparison, left)?
-    };
-    Some(End {
-        comparison,
-        left,
-        bound,
-        next,
-    })
 }
 
 /// The comparison that holds where another does not.
@@ -334,15 +378,24 @@ fn opposite(comparison: Comparison, left: bool) -> Option<(Comparison, bool)> {
 }
 
 impl End {
-    /// The most passes of a counter of 32 bits that loses at least one of them in each, if zero ends the loop.
-    fn passes_to_zero(&self) -> Option<u64> {
-        let ends = match (self.comparison, self.left) {
-            (Comparison::Ne, _) => self.bound == 0,
-            (Comparison::LtU, false) => true,
-            (Comparison::LeU, false) => self.bound > 0,
-            _ => false,
+    /// The most passes of a counter of 32 bits that becomes a part of itself in each, if what is left of any number in the
+    /// end ends the loop.
+    fn passes_of_parts(&self, step: Step) -> Option<u64> {
+        let left: &[u32] = match step {
+            Step::Part | Step::SignedPart => &[0],
+            Step::ShiftedPart => &[0, -1i32 as u32],
+            Step::By(_) => return None,
         };
-        ends.then_some(u64::from(u32::BITS) + 1)
+        let goes_on = |&counter: &u32| {
+            let (counter, bound) = (u64::from(counter), self.bound);
+            let (a, b) = if self.left {
+                (counter, bound)
+            } else {
+                (bound, counter)
+            };
+            fold::compare(self.comparison, Type::I32, a, b)
+        };
+        (!left.iter().any(goes_on)).then_some(u64::from(u32::BITS) + 1)
     }
 
     /// The most passes from a start by a step, if the counter does not wrap around before.

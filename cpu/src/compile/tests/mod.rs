@@ -20,7 +20,7 @@ fn lowered(source: &str) -> Program {
 }
 
 /// The lane program, after all passes.
-fn optimized(source: &str) -> Program {
+pub(in crate::compile) fn optimized(source: &str) -> Program {
     all_passes::run(lowered(source)).unwrap()
 }
 

@@ -45,6 +45,32 @@ fn short_loops_over_private_arrays_leave_no_memory_and_no_loop() {
     assert_eq!(words[0], 5);
 }
 
+/// A loop of 40 passes, with some 1,500 statements in all, is written out only if that makes registers of the array.
+#[test]
+fn long_loops_over_arrays_that_stay_memory_are_not_written_out() {
+    let step = "x = (x * 3u) ^ (x >> 1u);".repeat(10);
+    let fill = format!(
+        "var a: array<u32, 40>;
+         for (var i = 0u; i < 40u; i++) {{ var x = out[i]; {step} a[i] = x; }}"
+    );
+    let loops = |program: &Program| count(program, |s| matches!(s, Statement::Loop { .. }));
+    let registers = optimized(&kernel(&format!("{fill} out[0] = a[7] + a[39];")));
+    assert_eq!(loops(&registers), 0, "{registers}");
+    let memory = optimized(&kernel(&format!(
+        "{fill} for (var k = 41u; k < out[40]; k++) {{ a[out[k] % 40u] += k; }} out[0] = a[7] + a[39];"
+    )));
+    assert_eq!(loops(&memory), 2, "{memory}");
+    let given: Vec<u32> = (0..40).map(|i| i * 77 + 5).chain([44, 7, 39, 7]).collect();
+    let filled = |i: usize| (0..10).fold(given[i], |x, _| x.wrapping_mul(3) ^ (x >> 1));
+    let sum = filled(7).wrapping_add(filled(39));
+    for (program, expected) in [(registers, sum), (memory, sum.wrapping_add(41 + 42 + 43))] {
+        let mut words = given.clone();
+        words.push(0);
+        run(&program, &mut [bytemuck::cast_slice_mut(&mut words)]);
+        assert_eq!(words[0], expected, "{program}");
+    }
+}
+
 #[test]
 fn what_is_known_is_not_computed() {
     let program = optimized(&kernel(
@@ -208,6 +234,98 @@ fn loops_poll_unless_they_are_known_to_be_short() {
     ] {
         let program = optimized(&kernel(body));
         assert_eq!(trips::polling(&program).len(), polls, "{body}\n{program}");
+    }
+}
+
+/// A number of 32 bits halves 32 times at most, whatever it is, and a last pass finds nothing left.
+#[test]
+fn loops_that_halve_what_nobody_knows_do_not_poll() {
+    for (body, polls) in [
+        ("for (var i = out[0]; i > 0u; i >>= 1u) { out[i] = i; }", 0),
+        ("for (var i = out[0]; i != 0u; i /= 2u) { out[i] = i; }", 0),
+        (
+            "var i = out[0]; loop { i /= 7u; if (i == 0u) { break; } out[i] = i; }",
+            0,
+        ),
+        (
+            "var i = out[0]; while (3u < i) { out[i] = i; i = i >> 31u; }",
+            0,
+        ),
+        // Towards zero: from either side, zero is what is left.
+        (
+            "for (var i = i32(out[0]); i > 0; i /= 2) { out[i] = 1u; }",
+            0,
+        ),
+        (
+            "for (var i = i32(out[0]); i != 0; i /= -2) { out[0] = 1u; }",
+            0,
+        ),
+        (
+            "for (var i = i32(out[0]); i < 0; i /= 2) { out[0] = 1u; }",
+            0,
+        ),
+        // Rounded down: what is left of a negative number is -1.
+        (
+            "for (var i = i32(out[0]); i > 0; i >>= 1u) { out[i] = 1u; }",
+            0,
+        ),
+        (
+            "for (var i = i32(out[0]); i < -1; i >>= 1u) { out[0] = 1u; }",
+            0,
+        ),
+        (
+            "for (var i = i32(out[0]); i != 0; i >>= 1u) { out[0] = 1u; }",
+            1,
+        ),
+        (
+            "for (var i = i32(out[0]); i < 0; i >>= 1u) { out[0] = 1u; }",
+            1,
+        ),
+        (
+            "for (var i = i32(out[0]); i > -1; i /= 2) { out[0] = 1u; }",
+            1,
+        ),
+        ("for (var i = out[0]; i != 1u; i >>= 1u) { out[0] = i; }", 1),
+        ("for (var i = out[0]; i >= 0u; i /= 2u) { out[0] = i; }", 1),
+        // What does not become less.
+        (
+            "for (var i = out[0]; i > 0u; i >>= out[1]) { out[i] = i; }",
+            1,
+        ),
+        (
+            "for (var i = out[0]; i > 0u; i >>= 32u + out[1]) { out[i] = i; }",
+            1,
+        ),
+        (
+            "for (var i = out[0]; i > 0u; i = out[1] >> 1u) { out[i] = i; }",
+            1,
+        ),
+        (
+            "for (var i = out[0]; i > 0u; i >>= 1u) { if (out[i] == 3u) { i = out[1]; } }",
+            1,
+        ),
+        (
+            "var i = out[0]; while (i > 0u) { if (out[i] == 3u) { continue; } out[i] = 1u; i >>= 1u; }",
+            1,
+        ),
+    ] {
+        let program = optimized(&kernel(body));
+        assert_eq!(trips::polling(&program).len(), polls, "{body}\n{program}");
+    }
+}
+
+/// What was read before a loop is the same in each pass, also if the loop assigns the variable that was read.
+#[test]
+fn counters_that_are_read_before_a_loop_do_not_end_it() {
+    // Behind a branch with a store in it nothing is known of `x`, so that `before` stays a read of the variable.
+    let unknown = "var x = 0u; if (out[0] == 1u) { x = out[1]; out[5] = 1u; } let before = x;";
+    for body in [
+        "x = 5u; loop { if (x >= 100u) { break; } x = before + 1u; out[3] = x; }",
+        "x = 0u; loop { if (before >= 100u) { break; } x += 1u; out[3] = x; }",
+        "loop { if (x == 0u) { break; } x = before >> 1u; out[3] = x; }",
+    ] {
+        let program = optimized(&kernel(&format!("{unknown} {body}")));
+        assert_eq!(trips::polling(&program).len(), 1, "{body}\n{program}");
     }
 }
 

@@ -18,7 +18,7 @@ const MAX_COST: u32 = 8;
 /// The most variables that the sides may assign: each is a selection.
 const MAX_ASSIGNED: usize = 4;
 
-impl Simplifier {
+impl Simplifier<'_> {
     /// Writes a branch as selections. Returns whether that is worth while; nothing is written otherwise.
     pub(super) fn flatten(&mut self, condition: Value, accept: &Block, reject: &Block) -> bool {
         let sides = [accept, reject];

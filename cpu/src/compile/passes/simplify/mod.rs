@@ -17,13 +17,15 @@ use cranelift_codegen::entity::{EntityRef, SecondaryMap, packed_option::PackedOp
 use smallvec::SmallVec;
 
 use self::known::{Changes, Known};
+use super::Slots;
 use crate::compile::ir::{
-    Access, Atomic, Base, Block, Call, Case, Count, Leaf, Op, Place, Program, Scope, Statement,
-    Subgroup, Table, Value, Variable, build::Builder, visit,
+    Access, Atomic, Base, Block, Call, Case, Count, Leaf, Op, Place, Program, Scope, Slot,
+    Statement, Subgroup, Table, Value, Variable, build::Builder, visit,
 };
 
-/// Writes a program anew with what is known at compile time made use of.
-pub(crate) fn simplify(mut program: Program) -> Program {
+/// Writes a program anew with what is known at compile time made use of. The slots in `memory` are known to stay memory;
+/// those that are indexed in loops which are long written out are put into `long`.
+pub(super) fn simplify(mut program: Program, memory: &Slots, long: &mut Slots) -> Program {
     let body = std::mem::take(&mut program.body);
     let mut fresh = program.clone();
     fresh.values.clear();
@@ -37,8 +39,11 @@ pub(crate) fn simplify(mut program: Program) -> Program {
         hopeless: HashSet::new(),
         abandoned: false,
         written: 0,
+        memory,
+        long: Vec::new(),
     };
     simplifier.block(&body);
+    long.extend(simplifier.long);
     simplifier.b.finish()
 }
 
@@ -51,7 +56,7 @@ enum Flow {
     Leaves,
 }
 
-struct Simplifier {
+struct Simplifier<'a> {
     old: Program,
     b: Builder,
     map: SecondaryMap<Value, PackedOption<Value>>,
@@ -65,9 +70,13 @@ struct Simplifier {
     abandoned: bool,
     /// Statements written so far
     written: u64,
+    /// Slots that stay memory, whatever is unrolled
+    memory: &'a Slots,
+    /// Slots that are indexed in loops which are long written out
+    long: Vec<Slot>,
 }
 
-impl Simplifier {
+impl Simplifier<'_> {
     fn block(&mut self, block: &Block) -> Flow {
         for statement in block {
             if self.abandoned {

@@ -17,7 +17,7 @@ pub(super) struct Open {
     left: bool,
 }
 
-impl Simplifier {
+impl Simplifier<'_> {
     /// Begins a scope. Returns the one that is written for it, and where what is known can be taken back to.
     fn open_scope(&mut self, scope: Scope) -> (Scope, usize) {
         let mark = self.known.mark();

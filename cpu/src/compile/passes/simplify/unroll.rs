@@ -15,7 +15,7 @@ const MAX_PASSES: u32 = 128;
 /// The most statements that a loop may become.
 const MAX_STATEMENTS: u64 = 1024;
 
-/// As [`MAX_STATEMENTS`], for loops that index private arrays, whose elements become registers when indices are known.
+/// As [`MAX_STATEMENTS`], for loops that index private arrays, whose elements become registers when all indices are known.
 const MAX_STATEMENTS_WITH_ARRAYS: u64 = 8192;
 
 /// The most statements that all unrolled loops of a kernel may become.
@@ -38,7 +38,7 @@ enum Left {
     Continue,
 }
 
-impl Simplifier {
+impl Simplifier<'_> {
     /// Writes a loop out. `None` if that is not possible or not worth while, with nothing written.
     pub(super) fn unroll(
         &mut self,
@@ -49,26 +49,32 @@ impl Simplifier {
         if self.hopeless.contains(&scope) || self.written > MAX_TOTAL {
             return None;
         }
-        let arrays = |block| {
-            visit::any(block, &mut |statement| match statement {
-                Statement::Load { place, .. } | Statement::Store { place, .. } => {
-                    matches!(place.base, Base::Slot(_)) && !place.steps.is_empty()
+        let mut arrays = Vec::new();
+        for block in [body, continuing] {
+            visit::statements(block, &mut |statement| {
+                if let Statement::Load { place, .. } | Statement::Store { place, .. } = statement
+                    && let Base::Slot(slot) = place.base
+                    && !place.steps.is_empty()
+                    && !self.memory.contains(&slot)
+                {
+                    arrays.push(slot);
                 }
-                _ => false,
-            })
-        };
-        let statements = if arrays(body) || arrays(continuing) {
-            MAX_STATEMENTS_WITH_ARRAYS
-        } else {
+            });
+        }
+        let statements = if arrays.is_empty() {
             MAX_STATEMENTS
+        } else {
+            MAX_STATEMENTS_WITH_ARRAYS
         };
+        let start = self.written;
+        let long = self.long.len();
         let mark = self.known.mark();
         let before = self.b.statements();
         self.unrolling.push(Attempt {
             scope,
             depth: self.b.depth(),
             left: None,
-            limit: self.written + statements,
+            limit: start + statements,
         });
         let flow = self.passes(body, continuing);
         self.unrolling.pop();
@@ -76,7 +82,10 @@ impl Simplifier {
             self.abandoned = false;
             self.b.rewind(before);
             self.known.undo(mark);
+            self.long.truncate(long);
             self.hopeless.insert(scope);
+        } else if self.written - start > MAX_STATEMENTS {
+            self.long.extend(arrays);
         }
         flow
     }
