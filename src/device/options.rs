@@ -26,7 +26,7 @@ pub struct DeviceOptions {
     /// on strict WebGPU.
     pub live_memory: bool,
     /// Open the device for use of the host's memory in place, where the driver can
-    /// ([`Aspect::HostImport`]; default: yes). `false` forces shared memory down to the device's
+    /// ([`Aspect::HostImport`](crate::device::Aspect::HostImport); default: yes). `false` forces shared memory down to the device's
     /// own means: memory mapped for good where the device has live memory, and else a copy. See
     /// [`SharedHeap::tier`](crate::SharedHeap::tier).
     pub import_host_memory: bool,
@@ -39,7 +39,7 @@ pub struct DeviceOptions {
     pub max_batch: u32,
     /// How threads wait for the device: for how long they look before they sleep (default: [`WaitPolicy::Auto`]).
     pub wait: WaitPolicy,
-    /// Folder for compiled pipelines, on adapters with [`Aspect::PipelineCache`] (default: none). Drivers believe the file, and
+    /// Folder for compiled pipelines, on adapters with [`Aspect::PipelineCache`](crate::device::Aspect::PipelineCache) (default: none). Drivers believe the file, and
     /// the embedded adapter executes what is in it: only a file written by this crate is used (a checksum shows that), but
     /// anyone with write access to the folder may write such a file, too. So give a folder with trusted writers only; on
     /// Unix a world-writable file is left alone.
@@ -48,7 +48,7 @@ pub struct DeviceOptions {
     /// environment says).
     pub embedded: EmbeddedOptions,
     /// Bytes of private arrays per invocation (default: the size known to be safe on the adapter, see
-    /// [`Capabilities::private_memory_bytes`]).
+    /// [`Capabilities::private_memory_bytes`](crate::device::Capabilities::private_memory_bytes)).
     pub private_memory_bytes: Option<u32>,
     /// Whether private arrays move to scratch memory (default: [`SpillPolicy::Auto`](crate::kernel::SpillPolicy::Auto)).
     pub spill: crate::kernel::SpillPolicy,
@@ -58,16 +58,16 @@ pub struct DeviceOptions {
     pub scratch_bytes: Option<u64>,
     /// Bytes of a single storage binding at most (default: the adapter's limit). A smaller number shows a program's
     /// behaviour on a smaller adapter: buffers bound at once are no longer than this, nor are the segments in which
-    /// kernels reach shared memory and memory of the device ([`Device::malloc`]): the largest power of two within the
+    /// kernels reach shared memory and memory of the device ([`Device::malloc`](crate::Device::malloc)): the largest power of two within the
     /// number. Numbers above the adapter's limit mean the limit; less than 1 MiB is 1 MiB. The shared heap keeps its
     /// allocations within segments of less than 128 MiB only if the device is opened before the first allocation.
     pub storage_binding_bytes: Option<u64>,
     /// Whether host and device share all memory (default: by the adapter's kind, see
-    /// [`Capabilities::unified_memory`]). `false` gives the device memory of its own behind
-    /// [`Device::malloc`].
+    /// [`Capabilities::unified_memory`](crate::device::Capabilities::unified_memory)). `false` gives the device memory of its own behind
+    /// [`Device::malloc`](crate::Device::malloc).
     pub unified_memory: Option<bool>,
     /// Bytes of memory that kernels of the device can reach at once (default: the interface's report, see
-    /// [`Capabilities::working_set_bytes`]). The number sizes the context's heap.
+    /// [`Capabilities::working_set_bytes`](crate::device::Capabilities::working_set_bytes)). The number sizes the context's heap.
     pub working_set_bytes: Option<u64>,
     /// Bytes of the device's memory that buffers of the context ([`Buffer`](crate::Buffer)) may have together (default:
     /// no limit but the driver's). Beyond the limit the least recently used buffers move to the host; a launch whose

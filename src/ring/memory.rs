@@ -18,7 +18,7 @@ use super::error::RingError;
 use super::protocol::{MASK, RingWords, Shape};
 use crate::device::Device;
 use crate::memory::buffers::BufferArgument;
-use crate::memory::{DeviceBuffer, LiveBuffer};
+use crate::memory::{DeviceBuffer, LiveBuffer, host_memory};
 use crate::rpc::OwnWords;
 
 pub(super) enum RingMemory {
@@ -156,7 +156,7 @@ impl RingWords for RingMemory {
 
     fn send(&self, range: Range<usize>) -> Result<(), RingError> {
         if let Self::Between { buffer, .. } = self {
-            let mut words = vec![0; range.len()];
+            let mut words: Vec<u32> = host_memory::zeroed("words of a ring", range.len())?;
             self.get(range.start, &mut words);
             buffer.write(range.start as u64, &words)?;
         }

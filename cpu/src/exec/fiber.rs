@@ -34,7 +34,7 @@ use crate::{
 };
 
 /// Bytes of a stack. Kernels keep arrays elsewhere, and call only shallow functions.
-const STACK_BYTES: usize = 256 * 1024;
+pub(super) const STACK_BYTES: usize = 256 * 1024;
 
 /// How long a work-group with both work and waits keeps its thread from others.
 const SLICE: Duration = Duration::from_millis(1);

@@ -8,14 +8,14 @@ use thiserror::Error;
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Loss {
-    /// There was no memory for the private and work-group memory of a kernel.
+    /// There was no memory for the private and work-group memory of a kernel, or its stack.
     #[error(
         "there is no memory for {bytes} bytes that the kernel {kernel} needs to run on a thread"
     )]
     OutOfMemory {
         /// The entry point
         kernel: String,
-        /// Bytes of private and work-group memory for one work-group
+        /// Bytes of private and work-group memory for one work-group, or of its stack
         bytes: u64,
     },
     /// A kernel did what the processor refuses: an access to missing memory, impossible with bounds checks, or a stack

@@ -15,7 +15,7 @@ use std::{
 };
 
 use super::{
-    fiber::{Fiber, OTHERS, Parts, Run},
+    fiber::{Fiber, OTHERS, Parts, Run, STACK_BYTES},
     float::Exact,
     grid::{Dispatch, Grid},
     loss::Loss,
@@ -119,11 +119,8 @@ impl Pool {
             .min(most - state.helpers.min(most));
         for _ in 0..missing {
             let shared = Arc::downgrade(&self.shared);
-            let spawned = std::thread::Builder::new()
-                .name("tombolo-cpu".into())
-                .spawn(move || help(&shared));
-            match spawned {
-                Ok(_) => state.helpers += 1,
+            match spawn("tombolo-cpu", move || help(&shared)) {
+                Ok(()) => state.helpers += 1,
                 // The owner of the grid then runs alone.
                 Err(error) => log::warn!("a thread for work-groups cannot be started: {error}"),
             }
@@ -138,6 +135,21 @@ impl Drop for Pool {
         self.shared.lock().closed = true;
         self.shared.wake.notify_all();
     }
+}
+
+/// Starts a thread that runs work-groups, with a stack for one of them from its beginning: later there may be no memory
+/// for that, and a grid that a thread has taken on would fail.
+///
+/// # Errors
+/// If the system has no thread, or no memory for the stack.
+pub(super) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    let parts = Parts::new()?;
+    let work = move || {
+        PARTS.with_borrow_mut(|kept| kept.push(parts));
+        work();
+    };
+    let thread = std::thread::Builder::new().name(name.into());
+    thread.spawn(work).map(drop)
 }
 
 /// The loop of a helper thread: work-groups of any grid, and waiting work-groups by turns.
@@ -239,7 +251,7 @@ impl Waiting {
                 log::error!("there is no stack for a kernel: {error}");
                 grid.fail(Loss::OutOfMemory {
                     kernel: grid.kernel.name.clone(),
-                    bytes: 0,
+                    bytes: STACK_BYTES as u64,
                 });
             }
             Err(_) => self.go_on(),
@@ -272,5 +284,24 @@ impl Waiting {
                 });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc::channel, time::Duration};
+
+    use super::*;
+
+    #[test]
+    fn threads_have_a_stack_for_a_work_group_from_their_beginning() {
+        let (tell, told) = channel();
+        spawn("test", move || {
+            let _ = tell.send(PARTS.with_borrow(Vec::len));
+        })
+        .unwrap();
+        assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(1));
+        // This one has had no work.
+        assert_eq!(PARTS.with_borrow(Vec::len), 0);
     }
 }

@@ -15,7 +15,7 @@ use std::{
 
 use super::{
     loss::{self, Loss},
-    pool::Pool,
+    pool::{self, Pool},
 };
 
 /// Work of a submission.
@@ -149,11 +149,8 @@ impl<W: Work> Timeline<W> {
         state.line.push_back(work);
         if !state.driven {
             let shared = self.shared.clone();
-            let spawned = std::thread::Builder::new()
-                .name("tombolo-cpu queue".into())
-                .spawn(move || drive(&shared));
-            match spawned {
-                Ok(_) => state.driven = true,
+            match pool::spawn("tombolo-cpu queue", move || drive(&shared)) {
+                Ok(()) => state.driven = true,
                 Err(error) => {
                     log::warn!("a thread for submissions cannot be started: {error}");
                     drop(state);

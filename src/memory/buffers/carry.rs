@@ -319,7 +319,7 @@ impl Root {
             let memory = staging::of(device).upload(device, WHAT, bytes)?;
             memories.push((piece.range.clone(), memory.clone(), at));
             parts.push(Piece::Bytes {
-                from: piece,
+                from: Box::new(piece),
                 device: device.raw.clone(),
                 to: memory,
             });

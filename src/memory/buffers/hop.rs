@@ -51,7 +51,7 @@ enum Work {
 pub(super) enum Piece {
     /// Bytes arrive, and are copied to mapped memory.
     Bytes {
-        from: Download,
+        from: Box<Download>,
         device: wgpu::Device,
         to: wgpu::Buffer,
     },
