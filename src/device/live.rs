@@ -79,6 +79,12 @@ pub enum LiveError {
          see each other's writes; exchange data between launches with ordinary buffers instead"
     )]
     NotCoherent,
+    /// The device is gone.
+    #[error("live memory: the device was lost: {reason}; open it again to go on")]
+    DeviceLost {
+        /// Why, as far as is known.
+        reason: String,
+    },
     /// The driver refused for another reason.
     #[error("live memory: the driver failed: {0}")]
     Hal(String),
@@ -89,6 +95,7 @@ debug_by_text!(LiveError {
     Size,
     OutOfMemory,
     NotCoherent,
+    DeviceLost,
     Hal,
 });
 

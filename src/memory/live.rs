@@ -33,12 +33,15 @@ impl Device {
     /// # Errors
     /// [`LiveError::Unsupported`] on devices without [`Aspect::LiveMemory`], or opened with
     /// [`DeviceOptions::live_memory`](crate::DeviceOptions::live_memory) off; [`LiveError::Size`];
-    /// [`LiveError::OutOfMemory`].
+    /// [`LiveError::OutOfMemory`]; [`LiveError::DeviceLost`].
     pub fn live(&self, len: usize) -> Result<LiveBuffer, LiveError> {
         let shared = &self.shared;
         let backend = shared.capabilities.backend;
         if !self.has(Aspect::LiveMemory) {
             return Err(LiveError::Unsupported { backend });
+        }
+        if let Some(reason) = shared.lost.get() {
+            return Err(LiveError::DeviceLost { reason });
         }
         let bytes = (len as u64).saturating_mul(4);
         let words = Mapped::new(&shared.raw, backend, Reader::Kernel, bytes, "live words")?;
