@@ -57,7 +57,8 @@ pub enum DeviceError {
         /// wgpu's error.
         source: wgpu::RequestDeviceError,
     },
-    /// The device cannot use the shared heap in the place asked for with [`DeviceOptions::heap_placement`](crate::DeviceOptions::heap_placement).
+    /// The device cannot use the shared heap in the place asked for with
+    /// [`DeviceOptions::heap_placement`](crate::DeviceOptions::heap_placement).
     #[error(
         "{adapter} cannot use the shared heap in place: {why}; open it with HeapPlacement::Auto or HeapPlacement::Device, \
          which keep a copy on the device"
