@@ -15,8 +15,8 @@ mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
@@ -61,10 +61,18 @@ struct Args {
 /// Panics that anybody has seen, caught or not.
 static PANICS: AtomicU64 = AtomicU64::new(0);
 
+/// Keeps drivers loaded to the end, so that what they keep by themselves has the names of their files in a leak's report
+/// (`suppressions/address.txt`).
+static DRIVERS: OnceLock<tombolo::wgpu::Instance> = OnceLock::new();
+
 fn main() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("error")).init();
     let args = Args::parse();
     count_panics();
+    DRIVERS.get_or_init(|| {
+        let all = tombolo::wgpu::InstanceDescriptor::new_without_display_handle();
+        tombolo::wgpu::Instance::new(all)
+    });
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
