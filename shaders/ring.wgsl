@@ -1,14 +1,16 @@
 // The ring `$name$`: what both directions have in common. Appended behind programs made with
-// `ProgramBuilder::ring_from_host` and `ring_to_host`; what stands in dollar signs is put in by `ring::item`. The words, and the
-// order in which they are written, are those of `ring::protocol`. All functions are for one invocation at a time.
+// `ProgramBuilder::ring_from_host` and `ring_to_host`; what stands in dollar signs is put in by `ring::item`. The
+// words, and the order in which they are written, are those of `ring::protocol`. All functions are for one invocation
+// at a time.
 $binding$ var<storage, read_write> $ring$: array<atomic<u32>>;
 
 // Orders memory between the lines above and below, for one invocation alone; see `shaders/rpc.wgsl`.
 fn tombolo_ring_fence_$name$() {}
 
-// Reads a word that the host writes. Where there are fences for one invocation the second function's body replaces this one.
-// Elsewhere processors run kernels, or nothing changes meanwhile: there an exchange that changes nothing is a fence, and no
-// compiler takes the word from an earlier look. The branch is never taken: a declaration that nothing mentions is left out.
+// Reads a word that the host writes. Where there are fences for one invocation the second function's body replaces this
+// one. Elsewhere processors run kernels, or nothing changes meanwhile: there an exchange that changes nothing is a
+// fence, and no compiler takes the word from an earlier look. The branch is never taken: a declaration that nothing
+// mentions is left out.
 fn tombolo_ring_look_$name$(at: u32) -> u32 {
     if false { return tombolo_ring_fenced_look_$name$(at); }
     return atomicOr(&$ring$[at], 0u);

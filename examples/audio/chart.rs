@@ -35,8 +35,8 @@ const GLYPHS: [(char, [u8; 5]); 13] = [
     ('s', [0, 3, 6, 3, 6]),
 ];
 
-/// Draws the latencies of blocks that follow each other at a distance of `period`, which is the red line. Latencies beyond the
-/// top of the chart are drawn at its top.
+/// Draws the latencies of blocks that follow each other at a distance of `period`, which is the red line. Latencies
+/// beyond the top of the chart are drawn at its top.
 pub fn draw(latencies: &[Duration], period: Duration) -> RgbImage {
     let mut picture = RgbImage::from_pixel(SIZE[0], SIZE[1], PAPER);
     let ms = |time: Duration| time.as_secs_f64() * 1e3;

@@ -1,6 +1,6 @@
-//! A plate that is struck, at the rate of sound: every 2.7 milliseconds the host writes a block of 128 samples into a ring, a
-//! kernel that stays on the GPU computes 64 resonators, and the host reads the block of the sound out of another ring. What a
-//! sound card would have missed is counted, and the latencies are drawn.
+//! A plate that is struck, at the rate of sound: every 2.7 milliseconds the host writes a block of 128 samples into a
+//! ring, a kernel that stays on the GPU computes 64 resonators, and the host reads the block of the sound out of
+//! another ring. What a sound card would have missed is counted, and the latencies are drawn.
 
 mod chart;
 mod plate;
@@ -22,15 +22,16 @@ use support::text::grouped;
 
 /// Blocks that the rings have room for.
 const ROOM: usize = 4;
-/// The largest difference from the host's sound, as a part of its loudest sample: single precision keeps less of resonators.
+/// The largest difference from the host's sound, as a part of its loudest sample: single precision keeps less of
+/// resonators.
 const TOLERANCE: f64 = 1e-3;
 /// Nobody waits longer for a block, however busy the machine is.
 const GIVEN_UP: Duration = Duration::from_secs(60);
 
 /// Renders the sound of a struck plate in blocks of 128 samples, through rings and a kernel that stays on the GPU.
 ///
-/// Checked are all samples against the host's. Blocks that came too late are counted, and are no failure: the exit status is 0
-/// if the samples are right.
+/// Checked are all samples against the host's. Blocks that came too late are counted, and are no failure: the exit
+/// status is 0 if the samples are right.
 #[derive(Parser)]
 #[command(after_help = support::ADAPTERS)]
 struct Arguments {

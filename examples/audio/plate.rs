@@ -14,8 +14,8 @@ const SIDE: usize = 8;
 const STROKE: usize = 12_000;
 const TOUCH: usize = 48;
 
-/// As in plate.wgsl: the next sample of a mode is `near` times the last one, `far` times the one before, and `gain` times what
-/// strikes the plate.
+/// As in plate.wgsl: the next sample of a mode is `near` times the last one, `far` times the one before, and `gain`
+/// times what strikes the plate.
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 pub struct Mode {

@@ -1,5 +1,5 @@
-// A struck plate: the sound of each of its modes is a resonator, and an invocation computes one. The plate's other half, with
-// the same numbers, is plate.rs.
+// A struck plate: the sound of each of its modes is a resonator, and an invocation computes one. The plate's other
+// half, with the same numbers, is plate.rs.
 struct Mode { near: f32, far: f32, gain: f32 }
 
 const block = 128u;
@@ -13,8 +13,8 @@ var<workgroup> blocks: u32;
 var<workgroup> struck: array<f32, 16>;
 var<workgroup> parts: array<array<f32, 64>, 16>;
 
-// Renders up to so many blocks, as many as have come and fit. Samples stay in the rings: invocations read them where the host
-// has written them, and write where the host reads.
+// Renders up to so many blocks, as many as have come and fit. Samples stay in the rings: invocations read them where
+// the host has written them, and write where the host reads.
 fn render(lane: u32, wanted: u32) -> u32 {
     if lane == 0u { blocks = min(wanted, min(ring_input_ready(), ring_output_room()) / block); }
     let found = workgroupUniformLoad(&blocks);

@@ -16,8 +16,8 @@ fn words_of<T: RingItem>(item: &T) -> &[u32] {
     bytemuck::cast_slice(std::slice::from_ref(item))
 }
 
-/// Moves `len` items, as many at a time as `attempt` does of those that are left, until `timeout` is over. What waits for a
-/// kernel has the launches of `device` begin that are recorded.
+/// Moves `len` items, as many at a time as `attempt` does of those that are left, until `timeout` is over. What waits
+/// for a kernel has the launches of `device` begin that are recorded.
 fn move_all(
     device: Option<&Device>,
     len: usize,
@@ -50,11 +50,11 @@ fn move_all(
     Ok(())
 }
 
-/// The host's end of a ring that kernels take from ([`Device::ring_from_host`](crate::Device::ring_from_host)). Dropping it
-/// closes the ring: kernels find what is left, and then that it is finished.
+/// The host's end of a ring that kernels take from ([`Device::ring_from_host`](crate::Device::ring_from_host)).
+/// Dropping it closes the ring: kernels find what is left, and then that it is finished.
 ///
-/// Where rings travel between launches ([`KernelRing::tier`](super::KernelRing::tier)), a ring that looks full is looked at
-/// behind the launches submitted before, so that every method may wait for them.
+/// Where rings travel between launches ([`KernelRing::tier`](super::KernelRing::tier)), a ring that looks full is
+/// looked at behind the launches submitted before, so that every method may wait for them.
 #[derive(Debug)]
 pub struct RingSender<T: RingItem> {
     memory: RingMemory,
@@ -163,8 +163,8 @@ impl<T: RingItem> Drop for RingSender<T> {
     }
 }
 
-/// Free slots of a ring, from [`RingSender::slots_mut`]: what is written there is where the kernel reads it. Dropping the value
-/// without [`RingSlots::commit`] puts nothing.
+/// Free slots of a ring, from [`RingSender::slots_mut`]: what is written there is where the kernel reads it. Dropping
+/// the value without [`RingSlots::commit`] puts nothing.
 #[derive(Debug)]
 #[must_use = "nothing is put until `commit` is called"]
 pub struct RingSlots<'a, T: RingItem> {
@@ -191,8 +191,8 @@ impl<T: RingItem> RingSlots<'_, T> {
         Some(())
     }
 
-    /// Shows the kernel the first `count` items, at most as many as there are slots. Each must have been set: a slot that was
-    /// not holds an item of earlier.
+    /// Shows the kernel the first `count` items, at most as many as there are slots. Each must have been set: a slot
+    /// that was not holds an item of earlier.
     ///
     /// # Errors
     /// [`RingError::Memory`].
@@ -203,11 +203,11 @@ impl<T: RingItem> RingSlots<'_, T> {
     }
 }
 
-/// The host's end of a ring that kernels put into ([`Device::ring_to_host`](crate::Device::ring_to_host)). Dropping it closes
-/// the ring, which kernels can ask for.
+/// The host's end of a ring that kernels put into ([`Device::ring_to_host`](crate::Device::ring_to_host)). Dropping it
+/// closes the ring, which kernels can ask for.
 ///
-/// Where rings travel between launches ([`KernelRing::tier`](super::KernelRing::tier)), a ring that looks empty is looked at
-/// behind the launches submitted before, so that every method may wait for them.
+/// Where rings travel between launches ([`KernelRing::tier`](super::KernelRing::tier)), a ring that looks empty is
+/// looked at behind the launches submitted before, so that every method may wait for them.
 #[derive(Debug)]
 pub struct RingReceiver<T: RingItem> {
     memory: RingMemory,
@@ -283,8 +283,8 @@ impl<T: RingItem> RingReceiver<T> {
     /// Pops items until `items` is full, waiting up to `timeout` for them.
     ///
     /// # Errors
-    /// [`RingError::Deadline`] and [`RingError::Closed`], with the number of items that were popped, which are the first in
-    /// `items`; those of [`RingReceiver::try_pop`].
+    /// [`RingError::Deadline`] and [`RingError::Closed`], with the number of items that were popped, which are the
+    /// first in `items`; those of [`RingReceiver::try_pop`].
     pub fn pop(&mut self, items: &mut [T], timeout: Duration) -> Result<(), RingError> {
         let len = items.len();
         let device = self.memory.device();
@@ -314,8 +314,8 @@ impl<T: RingItem> Drop for RingReceiver<T> {
     }
 }
 
-/// Items of a ring that were put, from [`RingReceiver::items`], read where the kernel wrote them. Dropping the value without
-/// [`RingItems::release`] leaves them in the ring.
+/// Items of a ring that were put, from [`RingReceiver::items`], read where the kernel wrote them. Dropping the value
+/// without [`RingItems::release`] leaves them in the ring.
 #[derive(Debug)]
 #[must_use = "the items stay until `release` is called"]
 pub struct RingItems<'a, T: RingItem> {

@@ -36,8 +36,8 @@ pub enum RingError {
         /// How long the call waited.
         waited: Duration,
     },
-    /// A count in the ring is one that its functions never write: a kernel has released or committed more items than there
-    /// were, or has written over the ring.
+    /// A count in the ring is one that its functions never write: a kernel has released or committed more items than
+    /// there were, or has written over the ring.
     #[error(
         "the kernel's count in the ring is impossible: release no more items than are ready, commit no more than there is \
          room for, and have one invocation at a time do so"

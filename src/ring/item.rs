@@ -67,8 +67,8 @@ pub(super) enum Direction {
     ToHost,
 }
 
-/// What a ring carries, and which way: part of the name of its variable, so that a ring of another kind is an argument that
-/// the kernel does not know.
+/// What a ring carries, and which way: part of the name of its variable, so that a ring of another kind is an argument
+/// that the kernel does not know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kind {
     pub direction: Direction,

@@ -1,14 +1,14 @@
 //! The memory of a ring.
 //!
-//! Where running kernels and the host see each other's writes (`Capabilities::live_calls`, as for ports), the ring lies in
-//! live memory that kernels poll: on a device with memory of its own in that memory, which the host reaches through a window
-//! over the bus. Both sides then work on one and the same memory, so that no packet needs a checksum; but the window combines
-//! writes and keeps no order among them, so that the host has a full fence at both sides of each word that the kernel waits
-//! for, and behind each look.
+//! Where running kernels and the host see each other's writes (`Capabilities::live_calls`, as for ports), the ring lies
+//! in live memory that kernels poll: on a device with memory of its own in that memory, which the host reaches through
+//! a window over the bus. Both sides then work on one and the same memory, so that no packet needs a checksum; but the
+//! window combines writes and keeps no order among them, so that the host has a full fence at both sides of each word
+//! that the kernel waits for, and behind each look.
 //!
-//! Elsewhere the ring is an ordinary buffer of the device, with a copy in the host's memory. Items and counts are written and
-//! read in the queue's order, between launches: a launch, or a slice of a server, finds what was put before it was submitted,
-//! and the host finds what launches have put that have ended.
+//! Elsewhere the ring is an ordinary buffer of the device, with a copy in the host's memory. Items and counts are
+//! written and read in the queue's order, between launches: a launch, or a slice of a server, finds what was put before
+//! it was submitted, and the host finds what launches have put that have ended.
 
 use std::fmt;
 use std::ops::Range;

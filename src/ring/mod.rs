@@ -6,12 +6,13 @@
 //! - `ends`: the host's ends, one that pushes and one that pops.
 //! - `error`: what can go wrong.
 //!
-//! A call of a server carries its arguments in a port, is answered, and has a price for each. A ring has no answers: whoever
-//! has many items, such as the samples of a sound, writes them where the kernel reads them, and shows a count once for all.
-//! Ports and rings go together: a call says that there is something in the ring, or what is to be done with it.
+//! A call of a server carries its arguments in a port, is answered, and has a price for each. A ring has no answers:
+//! whoever has many items, such as the samples of a sound, writes them where the kernel reads them, and shows a count
+//! once for all. Ports and rings go together: a call says that there is something in the ring, or what is to be done
+//! with it.
 //!
-//! This module uses launches, servers and programs; nothing below knows of rings, but the fences of their functions, which are
-//! filled where those of servers are (`kernel::server`).
+//! This module uses launches, servers and programs; nothing below knows of rings, but the fences of their functions,
+//! which are filled where those of servers are (`kernel::server`).
 
 mod ends;
 mod error;
@@ -42,8 +43,8 @@ pub use item::RingItem;
 const MOST: usize = 1 << 24;
 
 /// The kernel's end of a ring: an argument of launches ([`Launch::ring`]) and of servers
-/// ([`PersistentKernelBuilder::ring`]). Cheap to clone. What a kernel has taken stays taken in the next launch, and so does
-/// what it has put; one invocation at a time uses a ring.
+/// ([`PersistentKernelBuilder::ring`]). Cheap to clone. What a kernel has taken stays taken in the next launch, and so
+/// does what it has put; one invocation at a time uses a ring.
 #[derive(Debug, Clone)]
 pub struct KernelRing {
     kind: Kind,
@@ -166,9 +167,9 @@ impl Device {
 }
 
 impl ProgramBuilder {
-    /// Gives the program's kernels a ring from which they take what the host puts in; `name` is part of the names of its
-    /// functions, `T` the type of an item ([`RingItem`]). Launches are given the ring by [`Launch::ring`], servers by
-    /// [`PersistentKernelBuilder::ring`]. With `input` as the name:
+    /// Gives the program's kernels a ring from which they take what the host puts in; `name` is part of the names of
+    /// its functions, `T` the type of an item ([`RingItem`]). Launches are given the ring by [`Launch::ring`], servers
+    /// by [`PersistentKernelBuilder::ring`]. With `input` as the name:
     ///
     /// - `ring_input_take()`: takes an item if one is ready (`found`), which is `item`.
     /// - `ring_input_ready() -> u32`: items that are ready.
@@ -177,25 +178,27 @@ impl ProgramBuilder {
     /// - `ring_input_finished() -> bool`: whether the host has closed its end, and everything is taken.
     /// - `ring_input_close()`: takes nothing more, which the host is told.
     ///
-    /// None of them waits. One invocation at a time uses a ring: of a work-group all may read by `ring_input_at` what one of
-    /// them has found ready, with a barrier before and behind, and one releases. A kernel that looks again and again until
-    /// something comes has to end by itself: loops are limited on some adapters, and a device runs nothing else meanwhile.
+    /// None of them waits. One invocation at a time uses a ring: of a work-group all may read by `ring_input_at` what
+    /// one of them has found ready, with a barrier before and behind, and one releases. A kernel that looks again and
+    /// again until something comes has to end by itself: loops are limited on some adapters, and a device runs nothing
+    /// else meanwhile.
     pub fn ring_from_host<T: RingItem>(self, name: &str) -> Self {
         self.ring(name, Kind::of::<T>(Direction::FromHost))
     }
 
-    /// Gives the program's kernels a ring into which they put what the host takes out; `name` is part of the names of its
-    /// functions, `T` the type of an item ([`RingItem`]). With `output` as the name:
+    /// Gives the program's kernels a ring into which they put what the host takes out; `name` is part of the names of
+    /// its functions, `T` the type of an item ([`RingItem`]). With `output` as the name:
     ///
     /// - `ring_output_put(item) -> bool`: puts an item; `false` if there is no room now.
     /// - `ring_output_room() -> u32`: items that there is room for.
-    /// - `ring_output_set(index, item)`: writes an item in place, so many behind the next one. The host does not see it yet.
+    /// - `ring_output_set(index, item)`: writes an item in place, so many behind the next one. The host does not see it
+    ///   yet.
     /// - `ring_output_commit(count)`: shows the host so many items that are written.
     /// - `ring_output_closed() -> bool`: whether the host's end is gone.
     /// - `ring_output_close()`: puts nothing more, which the host is told when it has taken everything.
     ///
-    /// None of them waits. One invocation at a time uses a ring: of a work-group all may write by `ring_output_set` where one
-    /// of them has found room, and that one commits behind `storageBarrier(); workgroupBarrier();`.
+    /// None of them waits. One invocation at a time uses a ring: of a work-group all may write by `ring_output_set`
+    /// where one of them has found room, and that one commits behind `storageBarrier(); workgroupBarrier();`.
     pub fn ring_to_host<T: RingItem>(self, name: &str) -> Self {
         self.ring(name, Kind::of::<T>(Direction::ToHost))
     }
@@ -217,8 +220,8 @@ impl ProgramBuilder {
 impl Launch {
     /// Gives a ring to the kernel, whose program has one of that name and of the same type
     /// ([`ProgramBuilder::ring_from_host`], [`ProgramBuilder::ring_to_host`]); otherwise
-    /// [`LaunchError::UnknownArgument`](crate::launch::LaunchError::UnknownArgument), in which the ring has its type in its
-    /// name.
+    /// [`LaunchError::UnknownArgument`](crate::launch::LaunchError::UnknownArgument), in which the ring has its type in
+    /// its name.
     ///
     /// A launch that was submitted is with the device once somebody waits for it or calls
     /// [`Device::flush`](crate::Device::flush), or once a push or a pop waits.
@@ -229,13 +232,14 @@ impl Launch {
 }
 
 impl PersistentKernelBuilder {
-    /// Gives a ring to the handlers, as [`Launch::ring`] does to a kernel. One invocation at a time uses a ring, so that calls
-    /// of handlers that do must not run beside each other: with [`lanes(1)`](Self::lanes), the default where processors run
-    /// kernels, with a handler for whole work-groups, or with one call at a time. Where calls travel in slices
-    /// ([`PersistentKernel::tier`](crate::PersistentKernel::tier)) those on their way together do, so that there a caller waits for each.
+    /// Gives a ring to the handlers, as [`Launch::ring`] does to a kernel. One invocation at a time uses a ring, so
+    /// that calls of handlers that do must not run beside each other: with [`lanes(1)`](Self::lanes), the default where
+    /// processors run kernels, with a handler for whole work-groups, or with one call at a time. Where calls travel in
+    /// slices ([`PersistentKernel::tier`](crate::PersistentKernel::tier)) those on their way together do, so that there
+    /// a caller waits for each.
     ///
-    /// What was pushed before a call is ready in its handler, and what the handler has committed can be popped when the call
-    /// has returned.
+    /// What was pushed before a call is ready in its handler, and what the handler has committed can be popped when the
+    /// call has returned.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The protocol of rings: who may write which word, and in which order.
 //!
-//! A ring has one producer and one consumer, one of which is the host and the other one an invocation of a kernel. Each side
-//! counts what it has put, or taken, in a word that it alone writes; counts go on for ever and wrap around.
+//! A ring has one producer and one consumer, one of which is the host and the other one an invocation of a kernel. Each
+//! side counts what it has put, or taken, in a word that it alone writes; counts go on for ever and wrap around.
 //!
 //! ```text
 //!   word 0      slots - 1                                       written once, before anybody looks
@@ -18,9 +18,9 @@
 //!
 //! An end that was closed is looked at *before* the count of that side: what was put before the closing is then seen.
 //!
-//! Neither side waits for the other one, and a count of the other side is believed only where it can be right. The kernel's
-//! half is `shaders/ring_from_host.wgsl` and `shaders/ring_to_host.wgsl`. The order of these steps, with what goes wrong in
-//! another one, is explored in `tests_loom`.
+//! Neither side waits for the other one, and a count of the other side is believed only where it can be right. The
+//! kernel's half is `shaders/ring_from_host.wgsl` and `shaders/ring_to_host.wgsl`. The order of these steps, with what
+//! goes wrong in another one, is explored in `tests_loom`.
 
 use std::ops::Range;
 

@@ -1,4 +1,5 @@
-//! Rings without a device: counts at their ends, counts that are wrong, pieces around the end, and the text of the functions.
+//! Rings without a device: counts at their ends, counts that are wrong, pieces around the end, and the text of the
+//! functions.
 
 use std::cell::RefCell;
 use std::ops::Range;

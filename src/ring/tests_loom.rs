@@ -1,5 +1,6 @@
-//! Both sides of a ring under loom: the real protocol, with the orderings of Rust's memory model explored, and what goes wrong
-//! in another order. The kernel's side follows the same steps (`shaders/ring_from_host.wgsl`, `shaders/ring_to_host.wgsl`).
+//! Both sides of a ring under loom: the real protocol, with the orderings of Rust's memory model explored, and what
+//! goes wrong in another order. The kernel's side follows the same steps (`shaders/ring_from_host.wgsl`,
+//! `shaders/ring_to_host.wgsl`).
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
@@ -100,8 +101,8 @@ const RIGHT: Steps = Steps {
     publish: Ordering::Release,
 };
 
-/// A producer that tries a few times and closes the ring, and a consumer that looks a few times meanwhile: nothing is lost,
-/// doubled, torn or out of order, and a ring that is finished has given everything.
+/// A producer that tries a few times and closes the ring, and a consumer that looks a few times meanwhile: nothing is
+/// lost, doubled, torn or out of order, and a ring that is finished has given everything.
 fn explore(steps: Steps) {
     loom::model(move || {
         let words = Arc::new(LoomWords::new(steps.look, steps.publish));

@@ -30,7 +30,8 @@ cases![
     rings_and_a_work_queue_go_together,
 ];
 
-/// The devices that a case runs on: that of the adapter, and one without live memory, on which rings travel between launches.
+/// The devices that a case runs on: that of the adapter, and one without live memory, on which rings travel between
+/// launches.
 fn devices(f: &Fixture) -> [Device; 2] {
     let device = f.device.clone();
     let calls = device.capabilities().tier(Capability::HostCalls).tier;
@@ -47,8 +48,8 @@ fn launch(device: &Device, program: &Program) -> Launch {
     kernel.launch().workgroups(1)
 }
 
-/// Takes items, changes them, and puts them. Ends when nothing was to be done for a while, or has been done often: loops are
-/// limited on some adapters.
+/// Takes items, changes them, and puts them. Ends when nothing was to be done for a while, or has been done often:
+/// loops are limited on some adapters.
 fn relay<T: RingItem>(change: &str) -> Program {
     let text = format!(
         "@compute @workgroup_size(8) fn main(@builtin(local_invocation_index) lane: u32) {{
