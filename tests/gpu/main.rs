@@ -91,7 +91,7 @@ mod print_launches;
 mod print_live;
 mod private_arrays;
 mod ranges;
-mod ring_errors;
+mod ring_ends;
 mod rings;
 mod rpc;
 mod rpc_failures;
@@ -225,7 +225,7 @@ fn main() -> std::process::ExitCode {
         persistent_sliced_posts::CASES,
         persistent_threads::CASES,
         persistent_urgent::CASES,
-        ring_errors::CASES,
+        ring_ends::CASES,
         rings::CASES,
         pinned::CASES,
         pointer_allocations::CASES,

@@ -61,6 +61,26 @@ fn form(name: &str) -> HandlerForm {
     }
 }
 
+/// A server of one lane, with nothing that has to be asked for, in that group of bindings.
+fn shape(group: u32) -> ServerShape {
+    ServerShape {
+        lanes: 1,
+        urgent: 0,
+        batches: false,
+        groups: 1,
+        together: None,
+        split: false,
+        has_loop_budget: false,
+        rotates: false,
+        fails: false,
+        asks: false,
+        calls: false,
+        turns: 1000,
+        group,
+        remote_clients: None,
+    }
+}
+
 #[test]
 fn every_form_validates() {
     let program = Program::new("server.wgsl", PROGRAM).unwrap();
@@ -140,22 +160,7 @@ fn every_type_is_taken_and_given_by_name_and_by_alias() {
             assert_eq!(result.size as usize, *bytes, "{ty}");
             assert_eq!(handler.parameters[0].size as usize, *bytes, "{ty}");
         }
-        let shape = ServerShape {
-            lanes: 1,
-            urgent: 0,
-            batches: false,
-            groups: 1,
-            together: None,
-            split: false,
-            has_loop_budget: false,
-            rotates: false,
-            fails: false,
-            asks: false,
-            calls: false,
-            turns: 1000,
-            group: program.free_group(),
-            remote_clients: None,
-        };
+        let shape = shape(program.free_group());
         let text = write(&handlers, &places(), &shape).unwrap();
         let pointer = match declarations.contains("alias usm_ptr") {
             true => "",
@@ -220,20 +225,8 @@ fn what_cannot_be_called_is_told() {
         };
         let handlers = declarations(&program, &[(name.to_owned(), form)]);
         let shape = ServerShape {
-            lanes: 1,
-            urgent: 0,
-            batches: false,
-            groups: 1,
             together: together.then_some(64),
-            split: false,
-            has_loop_budget: false,
-            rotates: false,
-            fails: false,
-            asks: false,
-            calls: false,
-            turns: 1,
-            group: 0,
-            remote_clients: None,
+            ..shape(0)
         };
         handlers
             .and_then(|handlers| write(&handlers, &places(), &shape))
@@ -267,20 +260,8 @@ fn words_for_the_host_are_stored_behind_fences_in_every_program() {
         let handlers = [(handler.to_owned(), HandlerForm::Alone)];
         let handlers = declarations(&program(), &handlers).unwrap();
         let shape = ServerShape {
-            lanes: 1,
-            urgent: 0,
-            batches: false,
-            groups: 1,
-            together: None,
             split: true,
-            has_loop_budget: false,
-            rotates: false,
-            fails: false,
-            asks: false,
-            calls: false,
-            turns: 1000,
-            group: program().free_group(),
-            remote_clients: None,
+            ..shape(program().free_group())
         };
         let text = write(&handlers, &places(), &shape).unwrap();
         let whole = program().extended(&text).unwrap();
