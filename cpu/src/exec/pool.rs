@@ -121,8 +121,11 @@ impl Pool {
             let shared = Arc::downgrade(&self.shared);
             match spawn("tombolo-cpu", move || help(&shared)) {
                 Ok(()) => state.helpers += 1,
-                // The owner of the grid then runs alone.
-                Err(error) => log::warn!("a thread for work-groups cannot be started: {error}"),
+                // The owner of the grid then runs it with those that are there.
+                Err(error) => {
+                    log::warn!("a thread for work-groups cannot be started: {error}");
+                    break;
+                }
             }
         }
         drop(state);

@@ -179,6 +179,8 @@ impl<W: Work> Timeline<W> {
             self.shared.run(work, Some(&self.shared.pool));
             state = self.shared.lock();
             state.busy = false;
+            // Others may be here too, or wait for the end.
+            self.shared.changed.notify_all();
         }
     }
 

@@ -5,7 +5,7 @@
 //! left. What is not known to be short polls. How it does depends on what happens in a pass: a loop that waits for somebody
 //! else must let others run, which need this processor.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::compile::ir::{
     Access, Atomic, AtomicFunction, Base, Binary, Block, Comparison, Op, Program, Scope, Statement,
@@ -146,9 +146,21 @@ impl Pass<'_> {
     }
 }
 
-/// Whether a block ends by leaving a loop.
+/// Whether a block leaves a loop whichever way it takes: at its end, with nothing in front that goes elsewhere.
 fn leaves(block: &Block, scope: Scope) -> bool {
+    let mut inside = HashSet::new();
+    visit::statements(block, &mut |statement| {
+        if let Statement::Loop { scope, .. } | Statement::Scope { scope, .. } = statement {
+            inside.insert(*scope);
+        }
+    });
+    let elsewhere = |statement: &Statement| match statement {
+        Statement::Continue(to) => !inside.contains(to),
+        Statement::Exit(to) => *to != scope && !inside.contains(to),
+        _ => false,
+    };
     matches!(block.last(), Some(Statement::Exit(exit)) if *exit == scope)
+        && !visit::any(block, &mut |statement| elsewhere(statement))
 }
 
 /// The most passes of a loop, if a counter decides.
@@ -225,6 +237,7 @@ impl Once {
                 program,
                 once: self,
                 variable,
+                value,
                 step,
             })
         })
@@ -276,6 +289,8 @@ struct Counter<'a> {
     program: &'a Program,
     once: &'a Once,
     variable: Variable,
+    /// What is assigned
+    value: Value,
     step: Step,
 }
 
@@ -329,10 +344,8 @@ impl Counter<'_> {
         };
         let counts = |value: Value| match self.once.reads(value, self.variable) {
             true => Some(false),
-            false => {
-                let step = self.once.step(program, self.variable, value);
-                (step == Some(self.step)).then_some(true)
-            }
+            // Another sum of the same numbers may be of what was read behind the assignment.
+            false => (value == self.value).then_some(true),
         };
         let (left, next, bound) = match (counts(a), counts(b)) {
             (Some(next), None) => (true, next, program.constant(b)?),

@@ -215,6 +215,16 @@ fn loops_poll_unless_they_are_known_to_be_short() {
             1,
         ),
         ("for (var i = 0; i != 301; i += 2) { out[0] = 1u; }", 1),
+        // The way out leads back into the loop.
+        (
+            "for (var i = 0u; ; i++) { if (i >= 10u) { if (out[0] == 1u) { continue; } break; } out[i] = i; }",
+            1,
+        ),
+        // What is tested is two further, and never 1.
+        (
+            "var i = 0u; loop { out[3] = i; i += 1u; continuing { break if i + 1u == 1u; } }",
+            1,
+        ),
         (
             "let a = out[0]; for (var i = 4000000000u; i > 0u && i != a; i >>= 1u) { out[0] = i; }",
             0,
@@ -349,6 +359,16 @@ fn loops_that_wait_are_told_from_loops_that_work() {
             Poll::Waits,
         ),
         ("while (atomicOr(&word, 0u) == 0u) {}", Poll::Waits),
+        (
+            "let wants = out[0] == 1u; var n = 0u;
+             loop { if (wants) { if (atomicLoad(&word) == 0u) { continue; } break; } n++; out[0] = n; }",
+            Poll::Shares,
+        ),
+        (
+            "let wants = out[0] == 1u;
+             loop { if (wants) { if (atomicLoad(&word) == 0u) { continue; } break; } if (out[1] == 1u) { break; } }",
+            Poll::Waits,
+        ),
         ("while (out[0] == 0u) { out[1] += 1u; }", Poll::Stop),
         (
             "loop { let i = atomicAdd(&word, 1u); if (i > 9u) { break; } out[i] = 1u; }",
