@@ -64,7 +64,7 @@ const AWAIT: &str = "`.await` the event";
 /// read of the command's results.
 #[derive(Clone)]
 pub struct Event {
-    pub(super) device: Arc<DeviceShared>,
+    pub(crate) device: Arc<DeviceShared>,
     /// `None` for commands that had nothing to do.
     batch: Option<Arc<Batch>>,
     outcome: Option<Arc<Outcome>>,

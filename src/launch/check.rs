@@ -23,14 +23,20 @@ impl Launch {
     /// # Errors
     /// What [`Launch::submit`] would refuse now, but for a lack of memory.
     pub fn check(&mut self) -> Result<(), LaunchError> {
+        self.check_alone()?;
+        if !self.settings.buffers.is_empty() {
+            self.explain()?;
+        }
+        Ok(())
+    }
+
+    /// As [`Launch::check`], but for what launches in front of this one may change: where buffers have their bytes.
+    pub(super) fn check_alone(&mut self) -> Result<(), LaunchError> {
         self.validate()?;
         let device = Arc::clone(&self.kernel.device);
         device.lost.check().map_err(Arc::new)?;
         if let Some(callee) = self.callee_of_kernel() {
             callee.ready(&self.kernel.interface().entry)?;
-        }
-        if !self.settings.buffers.is_empty() {
-            self.explain()?;
         }
         if self.needs_heap() {
             heap_of(&device)?.shared.check_held_here("a launch")?;

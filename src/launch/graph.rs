@@ -4,17 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Launch, LaunchError};
-use crate::device::{Device, Event, WaitError, unique_id};
+use crate::device::{Device, DeviceShared, Event, WaitError, unique_id};
 use crate::error_text::debug_by_text;
 
 /// Launches in an order, submitted together with one call, as often as wanted; between two submissions values, buffers
 /// and grids of single launches may change ([`LaunchGraph::launch_mut`]). All launches are checked before the first one
-/// is submitted, and whatever has not changed since the last time is neither checked nor bound anew.
+/// is submitted, as far as those in front do not decide, and arguments that have not changed since the last time are
+/// neither checked nor bound anew.
 ///
 /// Launches on one device run in the order in which they were added, and each sees what those in front have written.
-/// Launches on several devices run at the same time, as far as they do not follow each other: a [`Buffer`](crate::Buffer)
-/// of the context takes its bytes from device to device by itself, and what else has to have ended before is named by
-/// [`LaunchGraph::add_after`].
+/// Several devices work at the same time. A [`Buffer`](crate::Buffer) of the context takes its bytes from device to device
+/// by itself; what else has to have ended before is named by [`LaunchGraph::add_after`], for which the submitting thread
+/// waits, so that launches added behind such a one are submitted later as well.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), tombolo::Error> {
@@ -55,7 +56,7 @@ pub struct LaunchGraph {
 #[derive(Debug)]
 struct Node {
     launch: Launch,
-    /// Nodes on other devices that have to have ended, by their places.
+    /// Nodes that have to have ended, by their places.
     after: Vec<usize>,
 }
 
@@ -105,14 +106,8 @@ impl LaunchGraph {
         launch: Launch,
         nodes: &[GraphNode],
     ) -> Result<GraphNode, GraphError> {
-        let mut after = Vec::with_capacity(nodes.len());
-        for &node in nodes {
-            let place = self.place(node)?;
-            let before = &self.nodes[place].launch.kernel.device;
-            if !Arc::ptr_eq(before, &launch.kernel.device) {
-                after.push(place);
-            }
-        }
+        let after = nodes.iter().map(|&node| self.place(node));
+        let after = after.collect::<Result<_, _>>()?;
         let node = self.add(launch);
         self.nodes[node.place].after = after;
         Ok(node)
@@ -129,7 +124,7 @@ impl LaunchGraph {
     }
 
     /// A launch, to be changed between two submissions: [`Launch::set_value`], [`Launch::set_buffer`],
-    /// [`Launch::set_workgroups`], [`Launch::set_invocations`]. Its device stays that of the kernel.
+    /// [`Launch::set_workgroups`], [`Launch::set_invocations`]; or to be replaced by another one, on whichever device.
     ///
     /// # Errors
     /// [`GraphError::Foreign`].
@@ -141,11 +136,23 @@ impl LaunchGraph {
     /// Checks all launches, and submits none.
     ///
     /// # Errors
-    /// [`GraphError::Launch`] for the first that [`Launch::check`] refuses.
+    /// [`GraphError::Launch`] for the first that [`Launch::check`] refuses, but for what depends on where buffers of the
+    /// context have their bytes, which launches in front may change. [`GraphError::Wait`] where this thread may not wait
+    /// for a launch that another one follows.
     pub fn check(&mut self) -> Result<(), GraphError> {
-        for (place, node) in self.nodes.iter_mut().enumerate() {
-            let checked = node.launch.check();
-            checked.map_err(|source| refused(place, node, 0, source))?;
+        for place in 0..self.nodes.len() {
+            let checked = self.nodes[place].launch.check_alone();
+            checked.map_err(|source| self.refused(place, Vec::new(), source))?;
+            let device = |place: usize| &self.nodes[place].launch.kernel.device;
+            let foreign = |at: &&usize| !Arc::ptr_eq(device(**at), device(place));
+            for &before in self.nodes[place].after.iter().filter(foreign) {
+                let what = "the end of a launch that another one of the graph follows";
+                let waits = device(before).submissions.may_wait(what, INSTEAD);
+                waits.map_err(|error| {
+                    let source = WaitError::Failed(Arc::new(error));
+                    self.not_awaited(place, Vec::new(), source)
+                })?;
+            }
         }
         Ok(())
     }
@@ -154,31 +161,70 @@ impl LaunchGraph {
     ///
     /// # Errors
     /// As [`LaunchGraph::check`], with nothing submitted. What cannot be known beforehand, such as a lack of memory or a
-    /// device that is lost meanwhile, is [`GraphError::Launch`] with how many launches in front were submitted; those run.
-    /// [`GraphError::Wait`] where a launch on another device has failed that [`LaunchGraph::add_after`] names.
+    /// device that is lost meanwhile, is [`GraphError::Launch`], and [`GraphError::Wait`] a failure of a launch on another
+    /// device that [`LaunchGraph::add_after`] names; both with the launches in front, which were submitted.
     pub fn submit(&mut self) -> Result<GraphRun, GraphError> {
         self.check()?;
         let mut events: Vec<Event> = Vec::with_capacity(self.nodes.len());
-        for (place, node) in self.nodes.iter_mut().enumerate() {
-            if !node.after.is_empty() {
-                let before: Vec<&Event> = node.after.iter().map(|&at| &events[at]).collect();
-                let device = Device {
-                    shared: Arc::clone(&node.launch.kernel.device),
-                };
-                let waited = device.after(&before).map(|_| ());
-                waited.map_err(|source| GraphError::Wait {
-                    node: place,
-                    kernel: node.launch.name(),
-                    source,
-                })?;
+        for place in 0..self.nodes.len() {
+            if let Err(source) = self.await_before(place, &events) {
+                return Err(self.not_awaited(place, events, source));
             }
-            let event = node.launch.submit();
-            events.push(event.map_err(|source| refused(place, node, place, source))?);
+            match self.nodes[place].launch.submit() {
+                Ok(event) => events.push(event),
+                Err(source) => return Err(self.refused(place, events, source)),
+            }
         }
-        Ok(GraphRun {
+        Ok(self.run(events))
+    }
+
+    /// Waits for what a launch follows on other devices, while all devices work at what they have.
+    fn await_before(&self, place: usize, events: &[Event]) -> Result<(), WaitError> {
+        let node = &self.nodes[place];
+        let device = Device {
+            shared: Arc::clone(&node.launch.kernel.device),
+        };
+        let before: Vec<&Event> = node.after.iter().map(|&at| &events[at]).collect();
+        let is_foreign = |event: &&Event| !Arc::ptr_eq(&event.device, &device.shared);
+        if before.iter().any(is_foreign) {
+            let mut flushed: Vec<&Arc<DeviceShared>> = Vec::new();
+            for event in events {
+                if !flushed
+                    .iter()
+                    .any(|known| Arc::ptr_eq(known, &event.device))
+                {
+                    // What goes wrong is told by the events.
+                    let _ = event.device.flush();
+                    flushed.push(&event.device);
+                }
+            }
+        }
+        device.after(&before).map(|_| ())
+    }
+
+    fn run(&self, events: Vec<Event>) -> GraphRun {
+        GraphRun {
             graph: self.id,
             events,
-        })
+        }
+    }
+
+    fn refused(&self, node: usize, events: Vec<Event>, source: LaunchError) -> GraphError {
+        GraphError::Launch {
+            node,
+            kernel: self.nodes[node].launch.name(),
+            run: Box::new(self.run(events)),
+            source: Box::new(source),
+        }
+    }
+
+    fn not_awaited(&self, node: usize, events: Vec<Event>, source: WaitError) -> GraphError {
+        GraphError::Wait {
+            node,
+            kernel: self.nodes[node].launch.name(),
+            run: Box::new(self.run(events)),
+            source,
+        }
     }
 
     fn place(&self, node: GraphNode) -> Result<usize, GraphError> {
@@ -189,14 +235,8 @@ impl LaunchGraph {
     }
 }
 
-fn refused(place: usize, node: &Node, submitted: usize, source: LaunchError) -> GraphError {
-    GraphError::Launch {
-        node: place,
-        kernel: node.launch.name(),
-        submitted,
-        source: Box::new(source),
-    }
-}
+/// What helps who may not wait.
+const INSTEAD: &str = "submit a graph for each device, and `.await` their events";
 
 /// One submission of a [`LaunchGraph`].
 #[derive(Debug, Clone)]
@@ -244,28 +284,31 @@ impl GraphRun {
 pub enum GraphError {
     /// A launch was refused.
     #[error(
-        "launch {node} of the graph, of kernel `{kernel}`, with {submitted} in front submitted: {source}"
+        "launch {node} of the graph, of kernel `{kernel}`, with {} in front submitted: {source}", run.events.len()
     )]
     Launch {
         /// The launch, counted from 0.
         node: usize,
         /// The entry point.
         kernel: String,
-        /// How many launches in front were submitted, and run.
-        submitted: usize,
+        /// The launches in front that were submitted.
+        run: Box<GraphRun>,
         /// Why.
         source: Box<LaunchError>,
     },
-    /// A launch was to follow another one, on another device, that has failed. The launches in front of it were submitted.
+    /// A launch was to follow another one, on another device, that has failed, or that this thread may not wait for.
     #[error(
-        "launch {node} of the graph, of kernel `{kernel}`, follows one on another device that has failed: {source}"
+        "launch {node} of the graph, of kernel `{kernel}`, with {} in front submitted, waits for another device in vain: \
+         {source}", run.events.len()
     )]
     Wait {
         /// The launch, counted from 0.
         node: usize,
         /// The entry point.
         kernel: String,
-        /// The failure.
+        /// The launches in front that were submitted.
+        run: Box<GraphRun>,
+        /// The failure, or why there is no wait.
         source: WaitError,
     },
     /// The launch is not one of this graph.

@@ -4,7 +4,7 @@ use crate::cases;
 use crate::harness::Fixture;
 use crate::launches::{INCREMENT, Params, SCALE, kernel};
 use std::time::Duration;
-use tombolo::device::{Device, ExecutionError, WaitError};
+use tombolo::device::{Device, ExecutionError, WaitError, WaitPolicy};
 use tombolo::launch::{GraphError, LaunchError, LaunchGraph};
 use tombolo::{Constants, DeviceBuffer, Kernel, Program};
 
@@ -14,6 +14,9 @@ cases![
     a_mistake_in_any_launch_submits_none,
     launches_on_two_devices_follow_each_other,
     a_failure_on_another_device_stops_what_follows,
+    launches_in_front_make_bytes_for_those_behind,
+    a_launch_is_replaced_by_one_on_another_device,
+    who_may_not_wait_submits_nothing,
     launches_of_another_graph_are_refused,
     a_graph_without_launches_does_nothing,
 ];
@@ -102,10 +105,13 @@ fn a_mistake_in_any_launch_submits_none(f: &Fixture) {
         match refused {
             Some(GraphError::Launch {
                 node: 1,
-                submitted: 0,
+                run,
                 source,
                 ..
-            }) => assert!(matches!(*source, LaunchError::MissingArguments { .. })),
+            }) => {
+                assert!(matches!(*source, LaunchError::MissingArguments { .. }));
+                assert!(run.events().is_empty());
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -164,15 +170,98 @@ fn a_failure_on_another_device_stops_what_follows(f: &Fixture) {
     match graph.submit() {
         Err(GraphError::Wait {
             node: 1,
+            run,
             source: WaitError::Failed(error),
             ..
-        }) => assert!(
-            matches!(*error, ExecutionError::Assertion { .. }),
-            "{error}"
-        ),
+        }) => {
+            let is_failed = matches!(*error, ExecutionError::Assertion { .. });
+            assert!(is_failed, "{error}");
+            // What was submitted is at hand.
+            run.event(first).unwrap().wait().unwrap_err();
+            assert_eq!(run.events().len(), 1);
+        }
         other => panic!("{other:?}"),
     }
     assert_eq!(data.read().unwrap(), [7; 64]);
+}
+
+/// Before the first launch the buffer has nothing that could be read.
+fn launches_in_front_make_bytes_for_those_behind(f: &Fixture) {
+    let device = f.open(|_| {});
+    let copy = kernel_on(&device, COPY);
+    let values: Vec<u32> = (0..640).collect();
+    let buffer = |values: &[u32]| f.context.buffer_from(values).unwrap();
+    let [a, b, c] = [&values[..], &[0xdead; 640], &[0xdead; 640]].map(buffer);
+    // The device goes with the only bytes of `b`.
+    let gone = f.open(|_| {});
+    let lost = kernel_on(&gone, COPY);
+    let mut launch = lost.launch().buffer("source", &a).buffer("sink", &b);
+    launch = launch.invocations(640);
+    launch.submit().unwrap().wait_timeout(WAIT).unwrap();
+    drop(launch);
+    gone.raw().destroy();
+    gone.finish().unwrap_err();
+    let mut reads = copy.launch().buffer("source", &b).buffer("sink", &c);
+    reads = reads.invocations(640);
+    assert!(matches!(reads.check(), Err(LaunchError::Buffer { .. })));
+    let mut graph = LaunchGraph::new();
+    let writes = copy.launch().buffer("source", &a).overwrite("sink", &b);
+    graph.add(writes.invocations(640));
+    graph.add(reads);
+    graph.check().unwrap();
+    graph.submit().unwrap().wait_timeout(WAIT).unwrap();
+    let expected: Vec<u32> = values.iter().map(|v| v + 2).collect();
+    assert_eq!(c.read().unwrap(), expected);
+}
+
+/// What follows the launch waits for where it is now.
+fn a_launch_is_replaced_by_one_on_another_device(f: &Fixture) {
+    let other = f.context.device_at(f.index).unwrap();
+    let failing = "@compute @workgroup_size(1) fn main() { assert(false); }";
+    let increment = kernel(f, INCREMENT);
+    let data = f.device.buffer(&[7u32; 64]).unwrap();
+    let next = || increment.launch().buffer("data", &data).invocations(64);
+    let mut graph = LaunchGraph::new();
+    let first = graph.add(next());
+    graph.add_after(next(), &[first]).unwrap();
+    graph.submit().unwrap().wait_timeout(WAIT).unwrap();
+    assert_eq!(data.read().unwrap(), [9; 64]);
+    *graph.launch_mut(first).unwrap() = kernel_on(&other, failing).launch().workgroups(1);
+    assert!(matches!(
+        graph.submit(),
+        Err(GraphError::Wait { node: 1, .. })
+    ));
+    assert_eq!(data.read().unwrap(), [9; 64]);
+}
+
+fn who_may_not_wait_submits_nothing(f: &Fixture) {
+    let other = f.open(|options| options.wait = WaitPolicy::Never);
+    let data = other.buffer(&[7u32; 64]).unwrap();
+    let here = f.device.buffer(&[7u32; 64]).unwrap();
+    let launch = |device: &Device, data| {
+        let launch = kernel_on(device, INCREMENT).launch();
+        launch.buffer("data", data).invocations(64)
+    };
+    let mut graph = LaunchGraph::new();
+    let first = graph.add(launch(&other, &data));
+    graph.add_after(launch(&f.device, &here), &[first]).unwrap();
+    match graph.submit() {
+        Err(GraphError::Wait {
+            node: 1,
+            run,
+            source: WaitError::Failed(error),
+            ..
+        }) => {
+            let would_block = matches!(*error, ExecutionError::WouldBlock { .. });
+            assert!(would_block && run.events().is_empty(), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(
+        pollster::block_on(data.read_back(..).unwrap()).unwrap(),
+        [7; 64]
+    );
+    assert_eq!(here.read().unwrap(), [7; 64]);
 }
 
 fn launches_of_another_graph_are_refused(f: &Fixture) {
