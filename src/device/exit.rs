@@ -74,11 +74,10 @@ impl ShutdownGuard {
                 self.0.fetch_sub(1, Ordering::Release);
             }
         }
-        self.inside(|| {
-            self.ending.fetch_add(1, Ordering::Release);
-            let _ended = Ended(&self.ending);
-            work()
-        })
+        // Around: nobody sees the count gone and the thread inside.
+        self.ending.fetch_add(1, Ordering::Release);
+        let _ended = Ended(&self.ending);
+        self.inside(work)
     }
 
     fn inside<T>(&self, work: impl FnOnce() -> T) -> T {
@@ -93,11 +92,17 @@ impl ShutdownGuard {
     #[cfg(any(unix, test))]
     fn close(&self, most: Duration, for_devices: Duration) -> bool {
         let begun = Instant::now();
-        let is_over = || match self.ending.load(Ordering::Acquire) {
-            0 => begun.elapsed() >= most,
-            _ => begun.elapsed() >= most.max(for_devices),
-        };
+        let mut last = begun;
         while !INSIDE.get() && !self.is_closed.load(Ordering::Acquire) {
+            // Before the attempt: a device that has ended then is not inside any more, or about to leave.
+            let ends = self.ending.load(Ordering::Acquire) > 0;
+            if ends {
+                last = Instant::now();
+            }
+            let is_over = || match ends {
+                true => begun.elapsed() >= most.max(for_devices),
+                false => last.elapsed() >= most,
+            };
             match self.lock.try_write() {
                 Ok(closed) => {
                     self.is_closed.store(true, Ordering::Release);
@@ -122,6 +127,26 @@ pub(crate) fn inside<T>(work: impl FnOnce() -> T) -> T {
 /// As [`inside`], where the work is the end of a device.
 pub(crate) fn ending<T>(work: impl FnOnce() -> T) -> T {
     SHUTDOWN.ending(work)
+}
+
+/// The end of a device, from the drop that begins it to the drop of this value, counted where it is inside.
+#[derive(Debug, Default)]
+pub(crate) struct DeviceEnd(AtomicBool);
+
+impl DeviceEnd {
+    pub(crate) fn begins(&self) {
+        if INSIDE.get() && !self.0.swap(true, Ordering::Relaxed) {
+            SHUTDOWN.ending.fetch_add(1, Ordering::Release);
+        }
+    }
+}
+
+impl Drop for DeviceEnd {
+    fn drop(&mut self) {
+        if *self.0.get_mut() {
+            SHUTDOWN.ending.fetch_sub(1, Ordering::Release);
+        }
+    }
 }
 
 /// The most times the guard is watched: drivers register their exit handlers at first use, and there are not more

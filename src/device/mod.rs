@@ -122,6 +122,8 @@ pub(crate) struct DeviceShared {
     pub(crate) extensions: DeviceExtensions,
     /// Whom to tell, in the launch room, that a buffer is gone.
     pub(crate) buffer_gone: OnceLock<fn(&DeviceShared, u64)>,
+    /// Counts the drop of all fields: the last one.
+    pub(crate) end: exit::DeviceEnd,
 }
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -218,6 +220,7 @@ impl Drop for DeviceShared {
     fn drop(&mut self) {
         #[cfg(test)]
         hooks::reach(hooks::Point::DeviceDropped(self.id));
+        self.end.begins();
         // Commands recorded and never waited for still have their effect on exported buffers, and on the shared heap.
         let _ended = self.queue_end.approach();
         let _ = self.flush();

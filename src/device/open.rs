@@ -226,6 +226,7 @@ fn assemble(
         context,
         extensions: DeviceExtensions::default(),
         buffer_gone: OnceLock::new(),
+        end: super::exit::DeviceEnd::default(),
     };
     super::exit::watch();
     Device {
