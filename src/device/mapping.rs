@@ -13,7 +13,7 @@ use std::task::Waker;
 
 use super::capture;
 use super::pace::Pace;
-use super::pinned::pinned;
+use super::pinned::{Unreachable, pinned};
 use super::submissions::Submissions;
 use super::wait::lock;
 use crate::clock::Instant;
@@ -143,13 +143,19 @@ impl Mapping {
     /// Hands the bytes to `read` and unmaps the memory; once. `read` does what [`pinned`] allows.
     ///
     /// # Errors
-    /// wgpu's own words, where the memory is not mapped, or gone with its device.
-    pub(crate) fn take<T>(&self, read: impl FnOnce(&[u8]) -> T) -> Result<T, String> {
+    /// [`Unreachable`].
+    pub(crate) fn take<T>(&self, read: impl FnOnce(&[u8]) -> T) -> Result<T, Unreachable> {
         self.viewed(|view| pinned(&self.device, &self.buffer, || read(view)))
     }
 
     /// As [`Self::take`], with bytes that have been copied, and come with their place, in order: `read` may call wgpu.
-    pub(crate) fn take_copied(&self, mut read: impl FnMut(usize, &[u8])) -> Result<(), String> {
+    ///
+    /// # Errors
+    /// [`Unreachable`], also behind some of the bytes.
+    pub(crate) fn take_copied(
+        &self,
+        mut read: impl FnMut(usize, &[u8]),
+    ) -> Result<(), Unreachable> {
         let mut copied = [0; PIECE];
         self.viewed(|view| {
             for (number, bytes) in view.chunks(PIECE).enumerate() {
@@ -161,11 +167,23 @@ impl Mapping {
         })
     }
 
+    fn unreachable(&self, error: &wgpu::MapRangeError) -> Unreachable {
+        Unreachable::of(&self.device, &self.buffer, error)
+    }
+
+    /// Whether the memory is gone with its device.
+    pub(crate) fn is_gone(&self) -> bool {
+        pinned(&self.device, &self.buffer, || ()).is_err()
+    }
+
     /// Hands a view of the bytes to `read`, once, and unmaps the memory.
-    fn viewed<T>(&self, read: impl FnOnce(&[u8]) -> Result<T, String>) -> Result<T, String> {
+    fn viewed<T>(
+        &self,
+        read: impl FnOnce(&[u8]) -> Result<T, Unreachable>,
+    ) -> Result<T, Unreachable> {
         let mut state = lock(&self.report.0);
         let view = self.buffer.get_mapped_range(self.range.clone());
-        let read = read(&view.map_err(|error| error.to_string())?)?;
+        let read = read(&view.map_err(|error| self.unreachable(&error))?)?;
         state.is_taken = true;
         // wgpu reports memory that has gone with its device meanwhile.
         let _ = capture(&self.device, || self.buffer.unmap());
@@ -256,6 +274,42 @@ mod tests {
             drop(Mapping::begin(raw, &memory, 0..16));
             let last = Mapping::begin(raw, &memory, 0..16);
             assert_eq!(last.wait(submissions, None), Mapped::Ready);
+        }
+    }
+
+    #[test]
+    fn memory_that_is_gone_is_told_from_memory_that_is_not_mapped() {
+        let _alone = hooks::alone();
+        let context = Context::new().unwrap();
+        for adapter in context.adapters() {
+            let device = context.device_at(adapter.index).unwrap();
+            let raw = device.raw();
+            let buffer = || {
+                raw.create_buffer(&wgpu::BufferDescriptor {
+                    label: None,
+                    size: 1 << 16,
+                    usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+                    mapped_at_creation: false,
+                })
+            };
+            let [memory, other] = [buffer(), buffer()];
+            let submissions = &device.shared.submissions;
+            let [early, late] = [&memory, &other].map(|memory| {
+                let begun = Mapping::begin(raw, memory, 0..1 << 16);
+                assert_eq!(begun.wait(submissions, None), Mapped::Ready);
+                begun
+            });
+            early.take(|_| ()).unwrap();
+            assert!(matches!(early.take(|_| ()), Err(Unreachable::Refused(_))));
+            assert!(!late.is_gone());
+            raw.destroy();
+            let _ = raw.poll(wgpu::PollType::Poll);
+            // Mapped, as far as anybody has said.
+            assert_eq!(late.state(), Mapped::Ready);
+            assert!(late.is_gone());
+            assert_eq!(late.take(|_| ()), Err(Unreachable::Gone));
+            let copied = late.take_copied(|_, _| panic!("bytes of memory that is gone"));
+            assert_eq!(copied, Err(Unreachable::Gone));
         }
     }
 

@@ -11,19 +11,41 @@
 
 #![allow(unsafe_code)]
 
-/// Why memory cannot be pinned.
-const GONE: &str = "the memory is gone: its device was destroyed or lost";
+/// Why mapped memory cannot be looked at.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Unreachable {
+    /// The memory is gone with its device. Who finds that may be the first: the loss is told behind the end of the memory.
+    #[error("its device was destroyed or lost")]
+    Gone,
+    /// The memory is not mapped, in wgpu's words.
+    #[error("{0}")]
+    Refused(String),
+}
+
+impl Unreachable {
+    /// Why wgpu has given no view of a buffer.
+    pub(crate) fn of(
+        device: &wgpu::Device,
+        buffer: &wgpu::Buffer,
+        error: &wgpu::MapRangeError,
+    ) -> Self {
+        match pinned(device, buffer, || ()) {
+            Err(gone) => gone,
+            Ok(()) => Self::Refused(error.to_string()),
+        }
+    }
+}
 
 /// Calls `look` while the memory of a mapped buffer stays where it is. A view is made before. `look` is as short as a
 /// copy, and neither calls wgpu nor waits for a thread that may.
 ///
 /// # Errors
-/// The device has been destroyed, and the memory with it.
+/// [`Unreachable::Gone`].
 pub(crate) fn pinned<T>(
     device: &wgpu::Device,
     buffer: &wgpu::Buffer,
     look: impl FnOnce() -> T,
-) -> Result<T, String> {
+) -> Result<T, Unreachable> {
     // A guard of another backend than the buffer's is none, and wgpu's handles do not cheaply tell which is theirs.
     macro_rules! try_backend {
         ($api:ty) => {
@@ -46,7 +68,7 @@ pub(crate) fn pinned<T>(
     #[cfg(gles)]
     try_backend!(wgpu::hal::api::Gles);
     match is_known(device.adapter_info().backend) {
-        true => Err(GONE.to_owned()),
+        true => Err(Unreachable::Gone),
         // A browser has one thread and keeps the bytes itself. What else the program has built wgpu with is unknown here.
         false => Ok(look()),
     }

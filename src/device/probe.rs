@@ -281,7 +281,7 @@ impl Bench<'_> {
         }
         let words: [u32; WORDS] = mapping
             .take(bytemuck::pod_read_unaligned)
-            .map_err(Stop::Failed)?;
+            .map_err(|error| Stop::Failed(error.to_string()))?;
         let [_, _, counted, state] = words;
         judge_loop(LIMIT, SEED, counted, state)
     }

@@ -21,7 +21,7 @@ use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::queue::Batch;
 use crate::device::submissions::{Progress, Submissions};
 use crate::device::wait::lock;
-use crate::memory::staging::Filling;
+use crate::memory::staging::{Filling, Missing};
 
 /// The host's work before a batch is submitted.
 pub(super) struct Hop {
@@ -128,10 +128,9 @@ impl Piece {
             Self::Bytes { from, device, to } => (from, device, to),
         };
         from.arrive(deadline)?;
-        let refused = |message| Missed::Failed(ExecutionError::Refused { message });
         let (first, bytes) = (from.range.start % 4, from.range.end - from.range.start);
         let mut filling =
-            Filling::begin(device, to, first as usize, bytes as usize).map_err(refused)?;
+            Filling::begin(device, to, first as usize, bytes as usize).map_err(Missing::from)?;
         let mut filled = Ok(());
         // Memory of two devices is never pinned at once.
         from.take_copied(|at, bytes| {
@@ -141,7 +140,7 @@ impl Piece {
         })?;
         drop(filling);
         let ((), _) = capture(device, || to.unmap());
-        filled.map_err(refused)
+        Ok(filled.map_err(Missing::from)?)
     }
 
     /// Releases the memory of a piece that will not arrive.

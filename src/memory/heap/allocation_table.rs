@@ -247,12 +247,14 @@ impl HeapShared {
             table.on(device)?
         };
         view.tables = buffers;
-        if !view.own.is_empty() {
-            let (own, own_stale) = DeviceMemory::table(device)?;
-            stale.extend(own_stale);
-            view.own_table = own;
-        }
-        let recorded = record(device, stale);
+        let own = match view.own.is_empty() {
+            true => Ok(()),
+            false => DeviceMemory::table(device).map(|(own, own_stale)| {
+                stale.extend(own_stale);
+                view.own_table = own;
+            }),
+        };
+        let recorded = own.and_then(|()| record(device, stale));
         if recorded.is_err() {
             // Words that did not get there are not known as stale any more: the next launch makes the copies anew.
             if let Some(table) = lock(&self.table).as_mut() {

@@ -8,6 +8,7 @@ use super::pieces::Piece;
 use crate::clock::Instant;
 use crate::device::mapping::{Mapped, Mapping};
 use crate::device::outcome::ExecutionError;
+use crate::device::pinned::Unreachable;
 use crate::device::staging::Lent;
 use crate::device::submissions::{Batch, Progress, Submissions};
 use crate::memory::MemoryError;
@@ -98,6 +99,7 @@ impl Coming {
             Mapped::Pending => Err(Missing::Deadline),
             Mapped::Failed(message) => Err(match submissions.lost().get() {
                 Some(reason) => Missing::Lost(reason),
+                None if self.mapping.is_gone() => Unreachable::Gone.into(),
                 None => Missing::Refused(message),
             }),
         }
@@ -114,15 +116,14 @@ impl Coming {
                 read(here.start - wanted.start, part);
             }
         });
-        read.map_err(Missing::Refused)
+        Ok(read?)
     }
 
     /// Passes the bytes, which have arrived, to `read`, once, by [`Mapping::take`].
     pub(crate) fn read(&self, read: impl FnOnce(&[u8])) -> Result<(), Missing> {
         let first = (self.piece.bytes.start - self.piece.words().start) as usize;
         let wanted = first..first + self.len();
-        let read = self.mapping.take(|bytes| read(&bytes[wanted]));
-        read.map_err(Missing::Refused)
+        Ok(self.mapping.take(|bytes| read(&bytes[wanted]))?)
     }
 }
 
@@ -135,6 +136,15 @@ pub(crate) enum Missing {
     Lost(String),
     /// wgpu's error for a failed mapping.
     Refused(String),
+}
+
+impl From<Unreachable> for Missing {
+    fn from(unreachable: Unreachable) -> Self {
+        match unreachable {
+            Unreachable::Gone => Self::Lost(unreachable.to_string()),
+            Unreachable::Refused(message) => Self::Refused(message),
+        }
+    }
 }
 
 impl From<Missing> for ReadError {

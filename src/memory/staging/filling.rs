@@ -1,6 +1,6 @@
 //! Mapped memory on its way to being filled by the host.
 
-use crate::device::pinned::pinned;
+use crate::device::pinned::{Unreachable, pinned};
 
 /// A view of mapped memory whose words get bytes from byte `first` on, which is below 4, and zeros otherwise.
 pub(crate) struct Filling<'m> {
@@ -16,19 +16,19 @@ impl<'m> Filling<'m> {
     /// For `bytes` bytes. The memory stays mapped, and is unmapped after the drop.
     ///
     /// # Errors
-    /// wgpu's own words, where the memory is not mapped.
+    /// [`Unreachable`].
     pub(crate) fn begin(
         device: &'m wgpu::Device,
         memory: &'m wgpu::Buffer,
         first: usize,
         bytes: usize,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, Unreachable> {
         let end = first + bytes;
         let view = memory.get_mapped_range_mut(0..end.next_multiple_of(4) as u64);
         Ok(Self {
             device,
             memory,
-            view: view.map_err(|error| error.to_string())?,
+            view: view.map_err(|error| Unreachable::of(device, memory, &error))?,
             first,
             end,
         })
@@ -37,8 +37,8 @@ impl<'m> Filling<'m> {
     /// Writes the bytes with place `at` among all, behind those in front.
     ///
     /// # Errors
-    /// The memory is gone with its device.
-    pub(crate) fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), String> {
+    /// [`Unreachable::Gone`].
+    pub(crate) fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), Unreachable> {
         const ZEROS: [u8; 4] = [0; 4];
         let (view, first, end) = (&mut self.view, self.first, self.end);
         pinned(self.device, self.memory, || {

@@ -37,8 +37,10 @@ pub(crate) use self::pieces::{Piece, pieces};
 
 use super::MemoryError;
 use super::buffers::End;
+use crate::device::outcome::ExecutionError;
+use crate::device::pinned::Unreachable;
 use crate::device::staging::{Lent, Readiness, Shelf, size_class};
-use crate::device::wait::lock;
+use crate::device::wait::{LostFlag, lock};
 use crate::device::{Device, DeviceShared, capture};
 
 /// A larger scratch buffer is not kept.
@@ -180,10 +182,19 @@ fn fill_and_unmap(
     });
     let message = match (error, filled) {
         (None, Ok(())) => return Ok(()),
+        (_, Err(Unreachable::Gone)) => {
+            return Err(MemoryError::Execution(Arc::new(gone(&device.lost))));
+        }
         (Some(error), _) => error.to_string(),
-        (None, Err(message)) => message,
+        (None, Err(Unreachable::Refused(message))) => message,
     };
     Err(MemoryError::Refused { what, message })
+}
+
+/// The error for memory that is gone with its device, which may not be known to be lost yet.
+pub(crate) fn gone(lost: &LostFlag) -> ExecutionError {
+    let reason = lost.get().unwrap_or_else(|| Unreachable::Gone.to_string());
+    ExecutionError::DeviceLost { reason }
 }
 
 /// The error for wgpu's refusal of memory: the device's loss, if the device is lost.

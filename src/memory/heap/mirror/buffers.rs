@@ -259,29 +259,29 @@ impl MirrorBuffers {
             }
         };
         let mut runs = Vec::new();
-        self.fetch(total, waits, record, |bytes| {
-            let mut at = 0;
-            for (index, part) in self.parts.iter().enumerate() {
-                let base = index as u64 * self.step;
-                let words = &bytes[at..at + part.changed.size() as usize];
-                at += words.len();
-                for (word, bits) in words.chunks_exact(4).enumerate() {
-                    let mut bits = u32::from_le_bytes([bits[0], bits[1], bits[2], bits[3]]);
-                    while bits != 0 {
-                        let page = word as u64 * 32 + u64::from(bits.trailing_zeros());
-                        bits &= bits - 1;
-                        let start = page * PAGE;
-                        let end = (start + PAGE).min(part.heap.size());
-                        if start >= end {
-                            // Known before the segment was cut off there.
-                            continue;
-                        }
-                        push(&mut runs, base + start..base + end, self.step);
+        let mut words = Vec::with_capacity(total as usize);
+        let show = |bytes: &[u8]| words.extend_from_slice(bytes);
+        self.fetch(total, waits, record, show).await?;
+        let mut rest = words.as_slice();
+        for (index, part) in self.parts.iter().enumerate() {
+            let base = index as u64 * self.step;
+            let (words, behind) = rest.split_at(part.changed.size() as usize);
+            rest = behind;
+            for (word, bits) in words.chunks_exact(4).enumerate() {
+                let mut bits = u32::from_le_bytes([bits[0], bits[1], bits[2], bits[3]]);
+                while bits != 0 {
+                    let page = word as u64 * 32 + u64::from(bits.trailing_zeros());
+                    bits &= bits - 1;
+                    let start = page * PAGE;
+                    let end = (start + PAGE).min(part.heap.size());
+                    if start >= end {
+                        // Known before the segment was cut off there.
+                        continue;
                     }
+                    push(&mut runs, base + start..base + end, self.step);
                 }
             }
-        })
-        .await?;
+        }
         Ok((runs, total))
     }
 
@@ -312,15 +312,9 @@ impl MirrorBuffers {
             self.copy_out(encoder, &runs, staging);
             self.search_lists(encoder, &lists, Mode::Learn, (&self.search.asked, 0));
         };
-        self.fetch(runs.iter().map(len).sum(), waits, record, |bytes| {
-            let mut rest = bytes;
-            for run in &runs {
-                let (now, later) = rest.split_at(len(run) as usize);
-                sink(run.start, now);
-                rest = later;
-            }
-        })
-        .await?;
+        let show = along(&runs, &mut sink);
+        self.fetch(runs.iter().map(len).sum(), waits, record, show)
+            .await?;
         Ok(runs)
     }
 
@@ -373,15 +367,9 @@ impl MirrorBuffers {
             let record = |encoder: &mut wgpu::CommandEncoder, staging: &wgpu::Buffer| {
                 self.copy_out(encoder, now, staging);
             };
-            self.fetch(now.iter().map(len).sum(), waits, record, |bytes| {
-                let mut rest = bytes;
-                for piece in now {
-                    let (piece_bytes, later) = rest.split_at(len(piece) as usize);
-                    sink(piece.start, piece_bytes);
-                    rest = later;
-                }
-            })
-            .await?;
+            let show = along(now, &mut sink);
+            self.fetch(now.iter().map(len).sum(), waits, record, show)
+                .await?;
         }
         Ok(())
     }
@@ -392,7 +380,7 @@ impl MirrorBuffers {
         bytes: u64,
         waits: &Waits,
         record: impl FnOnce(&mut wgpu::CommandEncoder, &wgpu::Buffer),
-        show: impl FnOnce(&[u8]),
+        mut show: impl FnMut(&[u8]),
     ) -> Result<(), HeapError> {
         match waits {
             Waits::Blocks => self.submissions.may_wait(FETCH, AWAIT_HOST),
@@ -425,7 +413,8 @@ impl MirrorBuffers {
             coming.settled().await;
         }
         let arrived = coming.arrive(&self.submissions, None);
-        let shown = arrived.and_then(|()| coming.read(show));
+        // Copied first: what is shown goes to the heap under locks that other threads hold while they use wgpu.
+        let shown = arrived.and_then(|()| coming.read_copied(|_, bytes| show(bytes)));
         shown.map_err(|missing| match missing {
             Missing::InHandler(error) => Arc::new(error).into(),
             Missing::Lost(reason) => Arc::new(ExecutionError::DeviceLost { reason }).into(),
@@ -442,6 +431,27 @@ impl MirrorBuffers {
     }
 }
 
+/// Shows bytes of runs, which come one behind another and in pieces, to `sink` with their offsets. Pieces are cut where
+/// runs end, and otherwise between pages as long as the runs in front are whole pages.
+fn along(runs: &[Range<u64>], mut sink: impl FnMut(u64, &[u8])) -> impl FnMut(&[u8]) {
+    let mut later = runs.iter().cloned();
+    let mut now = 0..0;
+    move |mut bytes| {
+        while !bytes.is_empty() {
+            if now.is_empty() {
+                let Some(next) = later.next() else {
+                    return;
+                };
+                now = next;
+            }
+            let len = (now.end - now.start).min(bytes.len() as u64);
+            let (here, behind) = bytes.split_at(len as usize);
+            sink(now.start, here);
+            (now.start, bytes) = (now.start + len, behind);
+        }
+    }
+}
+
 /// What a copy to the host calls itself.
 const FETCH: &str = "a copy of the heap";
 
@@ -452,5 +462,31 @@ fn refused(name: &str, error: Option<wgpu::Error>) -> Result<(), HeapError> {
             device: name.to_string(),
             message: error.to_string(),
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_go_to_their_runs_however_they_come() {
+        let bytes: Vec<u8> = (0..60).collect();
+        let runs = [100..120u64, 200..201, 300..339];
+        for len in [1, 7, 20, 21, 60] {
+            let mut seen = vec![0xffu8; 400];
+            let mut show = along(&runs, |at, bytes: &[u8]| {
+                seen[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
+            });
+            bytes.chunks(len).for_each(&mut show);
+            // Beyond the runs there is nowhere to go.
+            show(&[1, 2, 3]);
+            drop(show);
+            let mut expected = vec![0xffu8; 400];
+            expected[100..120].copy_from_slice(&bytes[..20]);
+            expected[200] = 20;
+            expected[300..339].copy_from_slice(&bytes[21..]);
+            assert_eq!(seen, expected, "in pieces of {len}");
+        }
     }
 }
