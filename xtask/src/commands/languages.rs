@@ -102,22 +102,35 @@ impl Known {
         }
     }
 
-    /// Whether this is what was said of a text.
-    fn is(&self, language: &str, text: &str, said: &str) -> bool {
+    /// Whether this is what a message says of a text.
+    fn is(&self, language: &str, text: &str, message: &str) -> bool {
         // `ERROR: file:12: …`
         let named = |place: &str| {
             let mut numbers = place.split(':').filter_map(|part| part.trim().parse().ok());
             text.lines()
                 .nth(usize::checked_sub(numbers.next_back()?, 1)?)
         };
-        let is_it = |message: &str| {
-            let Some((place, _)) = message.split_once(self.said) else {
-                return false;
-            };
-            let has = |line: &str| self.of_line.iter().any(|part| line.contains(part));
-            self.of_line.is_empty() || named(place).is_some_and(has)
+        let Some((place, _)) = message.split_once(self.said) else {
+            return false;
         };
-        self.language == language && said.lines().any(is_it)
+        let has = |line: &str| self.of_line.iter().any(|part| line.contains(part));
+        self.language == language && (self.of_line.is_empty() || named(place).is_some_and(has))
+    }
+
+    /// The known faults that are all that was said of a text; none if anything else was.
+    fn all_of(language: &str, text: &str, said: &str) -> Vec<&'static Self> {
+        let errors = said.lines().filter(|line| line.contains("ERROR:"));
+        // Not a fault, but how many there were.
+        let errors = errors.filter(|line| !line.contains("compilation terminated"));
+        let errors = errors.filter(|line| !line.contains("compilation errors"));
+        let mut messages: Vec<&str> = errors.collect();
+        if messages.is_empty() {
+            // Of a writer.
+            messages.push(said);
+        }
+        let known = |message| KNOWN.iter().find(|known| known.is(language, text, message));
+        let found = messages.into_iter().map(known);
+        found.collect::<Option<_>>().unwrap_or_default()
     }
 }
 
@@ -238,10 +251,10 @@ impl Found {
     /// Adds a file that a writer or a judge has refused.
     fn refuse(&mut self, language: &Language, path: &Path, why: String) {
         let text = fs::read_to_string(path).unwrap_or_default();
-        let is_known = |known: &&Known| known.is(language.name, &text, &why);
-        if let Some(known) = KNOWN.iter().find(is_known) {
+        let known = Known::all_of(language.name, &text, &why);
+        if !known.is_empty() {
             self.counts.entry(language.name).or_default().known += 1;
-            self.known.insert(known.whose);
+            self.known.extend(known.iter().map(|known| known.whose));
             return;
         }
         let label = label_of(path);
@@ -460,11 +473,16 @@ mod tests {
             .find(|known| !known.of_line.is_empty())
             .unwrap();
         let text = "uint a;\nuint64_t b = words.Load<uint64_t>(0);\nint c = (1;\n";
-        let said = |line: usize| format!("x.hlsl\nERROR: x.hlsl:{line}: '{}", known.said);
-        assert!(known.is("HLSL", text, &said(2)));
+        let error = |line: usize| format!("ERROR: x.hlsl:{line}: '{}", known.said);
+        let is_known = |language, said: String| !Known::all_of(language, text, &said).is_empty();
+        let end = "ERROR: 2 compilation errors.  No code generated.";
+        assert!(is_known("HLSL", format!("x.hlsl\n{}\n{end}", error(2))));
         for line in [0, 1, 3, 4] {
-            assert!(!known.is("HLSL", text, &said(line)), "{line}");
+            assert!(!is_known("HLSL", error(line)), "{line}");
+            // Beside a known one.
+            let both = format!("{}\n{}", error(2), error(line));
+            assert!(!is_known("HLSL", both), "{line}");
         }
-        assert!(!known.is("GLSL", text, &said(2)));
+        assert!(!is_known("GLSL", error(2)));
     }
 }

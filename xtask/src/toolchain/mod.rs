@@ -233,9 +233,9 @@ impl Toolchain {
         if self.is_unpacked {
             libraries.push(usr.join(format!("lib/llvm-{}/lib", self.llvm)));
         }
-        // The user's own toolchain and programs find their own libraries first.
         match self.is_unpacked {
             true => prepend(command, "LD_LIBRARY_PATH", &libraries),
+            // The user's own toolchain and programs find their own libraries first.
             false => append(command, "LD_LIBRARY_PATH", &libraries),
         }
         prepend(command, "PATH", &[usr.join("bin")]);
