@@ -9,7 +9,11 @@ use super::memory::RingMemory;
 use super::protocol::{Consumer, Producer, Shape};
 use crate::clock::Instant;
 use crate::device::Device;
+use crate::device::LiveError;
 use crate::device::pace::Pace;
+
+/// How often who waits has the launches begin that others have recorded meanwhile.
+const FLUSHED_EVERY: Duration = Duration::from_millis(1);
 
 /// The words of one item.
 fn words_of<T: RingItem>(item: &T) -> &[u32] {
@@ -25,6 +29,7 @@ fn move_all(
     mut attempt: impl FnMut(usize) -> Result<usize, RingError>,
 ) -> Result<(), RingError> {
     let begun = Instant::now();
+    let mut flushed: Option<Instant> = None;
     let mut pace = Pace::default();
     let mut moved = 0;
     while moved < len {
@@ -42,8 +47,17 @@ fn move_all(
             return Err(RingError::Deadline { moved, waited });
         }
         if let Some(device) = device {
-            // What goes wrong is told by the events of the launches.
-            let _ = device.flush();
+            let submissions = &device.shared.submissions;
+            submissions.collect();
+            if let Some(reason) = submissions.lost().get() {
+                return Err(LiveError::DeviceLost { reason }.into());
+            }
+            // Not at each look: others may be recording, and servers make room for what is submitted.
+            if flushed.is_none_or(|last| last.elapsed() >= FLUSHED_EVERY) {
+                // What goes wrong is told by the events of the launches.
+                let _ = device.flush();
+                flushed = Some(Instant::now());
+            }
         }
         pace.rest(Some(timeout - waited));
     }
@@ -95,9 +109,12 @@ impl<T: RingItem> RingSender<T> {
     /// [`RingError::Closed`] if there is no room and the kernel, which has closed its end, will make none;
     /// [`RingError::Garbled`]; [`RingError::Read`].
     pub fn slots_mut(&mut self, wanted: usize) -> Result<RingSlots<'_, T>, RingError> {
+        if self.is_closed {
+            return Err(RingError::Closed { moved: 0 });
+        }
         let wanted = wanted.min(self.slots) as u32;
         let room = self.producer.room(&self.memory, wanted)?;
-        if self.is_closed || room == 0 && wanted > 0 && self.producer.is_closed(&self.memory)? {
+        if room == 0 && wanted > 0 && self.producer.is_closed(&self.memory)? {
             return Err(RingError::Closed { moved: 0 });
         }
         Ok(RingSlots {
@@ -122,10 +139,11 @@ impl<T: RingItem> RingSender<T> {
         Ok(len)
     }
 
-    /// Pushes all items, waiting up to `timeout` for room.
+    /// Pushes all items, waiting up to `timeout` for room, and where the ring travels between launches for the launches
+    /// submitted before, however long they take.
     ///
     /// # Errors
-    /// [`RingError::Deadline`] and [`RingError::Closed`], with the number of items that were pushed; those of
+    /// [`RingError::Live`] where the device is lost; [`RingError::Deadline`] and [`RingError::Closed`], with the number of items that were pushed; those of
     /// [`RingSender::try_push`].
     pub fn push(&mut self, items: &[T], timeout: Duration) -> Result<(), RingError> {
         let device = self.memory.device();
@@ -280,10 +298,11 @@ impl<T: RingItem> RingReceiver<T> {
         Ok(len)
     }
 
-    /// Pops items until `items` is full, waiting up to `timeout` for them.
+    /// Pops items until `items` is full, waiting up to `timeout` for them, and where the ring travels between launches
+    /// for the launches submitted before, however long they take.
     ///
     /// # Errors
-    /// [`RingError::Deadline`] and [`RingError::Closed`], with the number of items that were popped, which are the
+    /// [`RingError::Live`] where the device is lost; [`RingError::Deadline`] and [`RingError::Closed`], with the number of items that were popped, which are the
     /// first in `items`; those of [`RingReceiver::try_pop`].
     pub fn pop(&mut self, items: &mut [T], timeout: Duration) -> Result<(), RingError> {
         let len = items.len();

@@ -19,8 +19,10 @@ pub enum RingError {
         /// The most that a ring has.
         limit: usize,
     },
-    /// The kernel has closed its end: nothing more goes in, or everything that came was taken.
-    #[error("the kernel has closed its end of the ring; {moved} items went through before that")]
+    /// The ring is closed, by the kernel or by this end's own `close`: nothing more goes in, or comes.
+    #[error(
+        "the ring is closed, by the kernel or by `close`; {moved} items of this call went in or came before that"
+    )]
     Closed {
         /// The items of this call that went through.
         moved: usize,
@@ -49,7 +51,8 @@ pub enum RingError {
     /// There is no memory for the ring, or it could not be written.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// The ring could not be read, or a launch that has used it failed. Where rings travel between launches only.
+    /// The ring could not be read, or a launch that has used it failed: then make another one. Where rings travel between
+    /// launches only.
     #[error(transparent)]
     Read(#[from] ReadError),
 }

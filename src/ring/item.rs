@@ -1,6 +1,7 @@
 //! Items of rings: which Rust types there are, and the WGSL of the functions for each.
 
 use super::protocol::{CLOSED, ITEMS, MASK, PUT, TAKEN};
+use crate::kernel::server::RING_VARIABLE;
 use crate::kernel::template::Template;
 
 const COMMON: &str = include_str!("../../shaders/ring.wgsl");
@@ -95,8 +96,8 @@ impl Kind {
         };
         let scalar = self.scalar;
         match self.is_array {
-            true => format!("tombolo_ring_{way}_{scalar}x{}_{name}", self.words),
-            false => format!("tombolo_ring_{way}_{scalar}_{name}"),
+            true => format!("{RING_VARIABLE}{way}_{scalar}x{}_{name}", self.words),
+            false => format!("{RING_VARIABLE}{way}_{scalar}_{name}"),
         }
     }
 

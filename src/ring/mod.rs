@@ -179,7 +179,8 @@ impl ProgramBuilder {
     /// - `ring_input_close()`: takes nothing more, which the host is told.
     ///
     /// None of them waits. One invocation at a time uses a ring: of a work-group all may read by `ring_input_at` what
-    /// one of them has found ready, with a barrier before and behind, and one releases. A kernel that looks again and
+    /// one of them has found ready, with `storageBarrier(); workgroupBarrier();` before, in front of the release by one,
+    /// and behind it. A kernel that looks again and
     /// again until something comes has to end by itself: loops are limited on some adapters, and a device runs nothing
     /// else meanwhile.
     pub fn ring_from_host<T: RingItem>(self, name: &str) -> Self {
@@ -198,7 +199,8 @@ impl ProgramBuilder {
     /// - `ring_output_close()`: puts nothing more, which the host is told when it has taken everything.
     ///
     /// None of them waits. One invocation at a time uses a ring: of a work-group all may write by `ring_output_set`
-    /// where one of them has found room, and that one commits behind `storageBarrier(); workgroupBarrier();`.
+    /// where one of them has found room, and that one commits, with `storageBarrier(); workgroupBarrier();` before and
+    /// behind.
     pub fn ring_to_host<T: RingItem>(self, name: &str) -> Self {
         self.ring(name, Kind::of::<T>(Direction::ToHost))
     }
@@ -233,8 +235,9 @@ impl Launch {
 
 impl PersistentKernelBuilder {
     /// Gives a ring to the handlers, as [`Launch::ring`] does to a kernel. One invocation at a time uses a ring, so
-    /// that calls of handlers that do must not run beside each other: with [`lanes(1)`](Self::lanes), the default where
-    /// processors run kernels, with a handler for whole work-groups, or with one call at a time. Where calls travel in
+    /// that calls of handlers that do must not run beside each other, which nothing checks: with one work-group, and
+    /// [`lanes(1)`](Self::lanes), the default where processors run kernels, or a handler for whole work-groups; or with one
+    /// call at a time; and with one server for a ring. Where calls travel in
     /// slices ([`PersistentKernel::tier`](crate::PersistentKernel::tier)) those on their way together do, so that there
     /// a caller waits for each.
     ///

@@ -7,8 +7,11 @@ use crate::harness::Fixture;
 use crate::persistent::MINUTE;
 use crate::rings::{between, devices, launch, relay, rings, run};
 use tombolo::device::{LiveError, Tier};
+use tombolo::kernel::{KernelOptions, TranslationMode};
 use tombolo::launch::LaunchError;
 use tombolo::ring::RingError;
+use tombolo::system::{SystemError, SystemMemory, SystemTier};
+use tombolo::{Constants, Program};
 
 cases![
     a_full_ring_takes_no_more,
@@ -17,6 +20,8 @@ cases![
     slots_are_written_and_read_in_place,
     impossible_counts_are_errors,
     rings_of_another_kind_are_refused,
+    sizes_that_no_ring_has,
+    launches_that_are_repeated_use_no_rings,
     a_device_that_is_gone_has_no_rings,
 ];
 
@@ -178,9 +183,45 @@ fn impossible_counts_are_errors(f: &Fixture) {
             Err(RingError::Garbled)
         ));
     }
+}
+
+fn sizes_that_no_ring_has(f: &Fixture) {
     for slots in [0, (1 << 24) + 1] {
         let made = f.device.ring_to_host::<u32>(slots);
         assert!(matches!(made, Err(RingError::Slots { .. })), "{slots}");
+    }
+}
+
+/// The host may push and pop between two attempts.
+fn launches_that_are_repeated_use_no_rings(f: &Fixture) {
+    let text = "
+        alias Words = array<u32>;
+        @group(0) @binding(0) var<uniform> words: usm_ptr;
+        @compute @workgroup_size(1) fn main() {
+            let fits = ring_output_put(usm_Words(words)[0]);
+        }";
+    let builder = Program::builder().source("lent.wgsl", text);
+    let program = builder.ring_to_host::<u32>("output").build().unwrap();
+    let mut options = KernelOptions::default();
+    options.pointers = TranslationMode::System;
+    for device in devices(f) {
+        let kernel = device.kernel_with(&program, "main", &Constants::new(), options);
+        let (output, mut receiver) = device.ring_to_host::<u32>(4).unwrap();
+        let values = [77u32; 8];
+        let mut memory = SystemMemory::new();
+        memory.set_in_place(false);
+        memory.set_tier(Some(SystemTier::Sliced));
+        memory.set_pool_bytes(2 * 4096);
+        let pointer = memory.lend(&values);
+        let other = vec![1u32; 64 << 10];
+        memory.lend(&other);
+        let mut launch = kernel.unwrap().launch().value("words", &pointer);
+        launch = launch.ring("output", &output).workgroups(1);
+        match launch.run_system(&mut memory) {
+            Err(SystemError::NotRepeatable { what, .. }) => assert_eq!(what, "it uses a ring"),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(receiver.ready().unwrap(), 0);
     }
 }
 
@@ -199,7 +240,15 @@ fn rings_of_another_kind_are_refused(f: &Fixture) {
         other => panic!("{other:?}"),
     }
     let submitted = launch(&f.device, &program).ring("output", &output).submit();
-    assert!(submitted.is_err());
+    match submitted {
+        Err(LaunchError::MissingArguments { missing, .. }) => {
+            assert!(
+                missing.contains("tombolo_ring_from_host_f32x4_input"),
+                "{missing}"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 fn a_device_that_is_gone_has_no_rings(f: &Fixture) {
@@ -215,8 +264,11 @@ fn a_device_that_is_gone_has_no_rings(f: &Fixture) {
             Tier::Live => {
                 let is_lost = matches!(refused, RingError::Live(LiveError::DeviceLost { .. }));
                 assert!(is_lost, "{refused}");
-                // The memory outlives its device.
+                // The memory outlives its device, and nobody waits for what will not come.
                 assert_eq!(receiver.ready().unwrap(), 0);
+                let unread = receiver.pop(&mut [0], 60 * MINUTE).unwrap_err();
+                let is_lost = matches!(unread, RingError::Live(LiveError::DeviceLost { .. }));
+                assert!(is_lost, "{unread}");
             }
             _ => {
                 assert!(matches!(refused, RingError::Memory(_)), "{refused}");

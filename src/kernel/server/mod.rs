@@ -46,6 +46,8 @@ use crate::device::{CallStatus, fence};
 const FENCE: &str = "tombolo_server_fence";
 /// That of `shaders/work.wgsl`.
 const WORK_FENCE: &str = "tombolo_server_work_fence";
+/// What the variables of rings begin with.
+pub(crate) const RING_VARIABLE: &str = "tombolo_ring_";
 /// Those of `shaders/ring.wgsl`, without the names of the rings.
 const RING_FENCE: &str = "tombolo_ring_fence_";
 const PUBLISH: &str = "tombolo_server_publish";

@@ -108,7 +108,7 @@ impl Copies {
 
 impl Launch {
     /// The buffers that the launch may write, by slot.
-    fn written(&self) -> impl Iterator<Item = (usize, &BufferView)> {
+    pub(in crate::launch) fn written(&self) -> impl Iterator<Item = (usize, &BufferView)> {
         let given = self.given.iter().enumerate();
         given.filter_map(|(slot, given)| match given {
             Some(Given::Buffer { view, .. }) if self.writes(slot) => Some((slot, view)),

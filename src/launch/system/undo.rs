@@ -3,6 +3,7 @@
 
 use super::SystemError;
 use crate::kernel::reflect::ArgumentKind;
+use crate::kernel::server::RING_VARIABLE;
 use crate::launch::Launch;
 
 /// Whether the launch can be undone, and so repeated.
@@ -27,8 +28,13 @@ pub(super) fn check(launch: &Launch) -> Result<(), SystemError> {
         "it prints"
     } else if globals.any(|(_, writable)| *writable) {
         "it writes device globals"
-    } else if arguments.any(|argument| is_written(&argument.kind)) {
+    } else if arguments.clone().any(|argument| is_written(&argument.kind)) {
         "it writes a texture"
+    } else if arguments.any(|argument| argument.name.starts_with(RING_VARIABLE)) {
+        // The host goes on with a ring between two attempts.
+        "it uses a ring"
+    } else if launch.written().any(|(_, view)| view.shared.is_live) {
+        "it writes live memory"
     } else {
         return Ok(());
     };
