@@ -41,7 +41,7 @@ $head$ {
         let answered = atomicLoad(&tombolo_calls[replies + port]);
         var request = answered;
         var held = false;
-        if look < scarce && atomicExchange(&tombolo_calls[locks + port], 1u) == 0u {
+        if look < scarce && atomicMax(&tombolo_calls[locks + port], 1u) == 0u {
             tombolo_call_fence();
             if atomicLoad(&tombolo_posts[requests + port]) == answered {
                 request = answered + 1u;

@@ -56,7 +56,7 @@ $head$ {
                     }
                     tombolo_call_fence();
                     let answered = atomicLoad(&tombolo_calls[replies + port]);
-                    if atomicExchange(&tombolo_calls[locks + port], 1u) == 0u {
+                    if atomicMax(&tombolo_calls[locks + port], 1u) == 0u {
                         tombolo_call_fence();
                         if atomicLoad(&tombolo_posts[requests + port]) == answered {
                             request = answered + 1u;

@@ -25,6 +25,9 @@ pub(crate) const CLOSED: usize = 4;
 /// Counts the invocations with calls, to spread them over the ports: used by kernels alone, and 32 bytes away from the
 /// host's writes, since processors make atomics on a copy of that size.
 pub(crate) const TICKET: usize = 13;
+/// Not 0 where the invocations of a subgroup may share a packet: a single thread serves all calls, one after the other
+/// anyway.
+pub(crate) const PACKS: usize = 5;
 /// Words of payload in each direction.
 pub(crate) const PAYLOAD: usize = 6;
 /// Words from the arguments, or the results, of a port to those of the next.
@@ -41,12 +44,13 @@ pub(crate) const FIRST: usize = 11;
 pub(crate) const RESULTS: usize = 12;
 
 /// The words of the header that kernels read, with their names in WGSL.
-pub(crate) const HEADER: [(&str, usize); 13] = [
+pub(crate) const HEADER: [(&str, usize); 14] = [
     ("ports", PORTS),
     ("wait_budget", WAIT_BUDGET),
     ("budget", BUDGET),
     ("backoff_after", BACKOFF_AFTER),
     ("closed", CLOSED),
+    ("packs", PACKS),
     ("payload", PAYLOAD),
     ("stride", STRIDE),
     ("locks", LOCKS),

@@ -161,6 +161,14 @@ impl Capabilities {
         }
     }
 
+    /// Whether the invocations of a subgroup that call together share a packet. Not where turns of loops are rationed,
+    /// since the lanes of a group wait together there anyway, nor where packets are not sealed: no invocation orders the
+    /// words of others.
+    pub(crate) fn packs_calls(&self) -> bool {
+        let has_subgroups = self.features.contains(wgpu::Features::SUBGROUP);
+        has_subgroups && self.splits_ports() && !self.needs_loop_guard()
+    }
+
     /// Whether ports lie in two memories, so each side polls its own.
     pub(crate) fn splits_ports(&self) -> bool {
         !self.unified_memory && self.live_calls()

@@ -51,6 +51,8 @@ pub(crate) struct HeapSetup {
     pub pointers_apart: bool,
     /// Posts of calls have separate memory.
     pub splits_ports: bool,
+    /// Invocations of a subgroup that call together share a packet.
+    pub packs_calls: bool,
     /// Kernels that follow pointers into lent memory wait for pages that are missing.
     pub live_pages: bool,
     /// Such a page may be taken out of its frame while the kernel runs.
@@ -89,6 +91,7 @@ impl Default for HeapSetup {
             has_loop_budget: false,
             pointers_apart: false,
             splits_ports: false,
+            packs_calls: false,
             live_pages: false,
             evicts_pages: false,
             may_report: false,

@@ -249,9 +249,12 @@ impl Work<'_> {
             bind::complete(
                 &mut module,
                 &bindings,
-                heap.barriers,
-                heap.has_loop_budget,
-                heap.splits_ports,
+                bind::Traits {
+                    barrier: heap.barriers,
+                    has_loop_budget: heap.has_loop_budget,
+                    split: heap.splits_ports,
+                    packs: heap.packs_calls,
+                },
             );
         }
         if let Some(status) = bind::named(&module, span_checks::STATUS) {

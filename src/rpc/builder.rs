@@ -14,7 +14,12 @@ use super::services::{Call, Function, HostServices, Serve, Shared};
 use super::statistics::Counters;
 use super::stream::{CallStream, Session, StreamOpener};
 use crate::device::wait::lock;
+use crate::kernel::calls::PACKED_CALLS;
 use crate::kernel::calls::{CallDeclaration, CallSet, Signature};
+
+/// The most that calls of a subgroup in one packet make the payload of a port, in bytes a direction: 512 with what stands
+/// in front. More calls go in several packets.
+const MOST_PACKED_PAYLOAD: usize = 496;
 
 /// The least payload of a port, in bytes a direction.
 pub(super) const LEAST_PAYLOAD: usize = 112;
@@ -223,6 +228,12 @@ impl HostServicesBuilder {
         let words = |f: &Function| 1 + f.argument_words.max(f.declaration.result_words());
         let longest = self.functions.iter().map(words).max().unwrap_or(0);
         let payload = longest.max(self.payload.max(LEAST_PAYLOAD).div_ceil(4));
+        let together = |f: &Function| {
+            let results = 1 + f.declaration.result_words();
+            (1 + PACKED_CALLS * f.argument_words).max(PACKED_CALLS * results)
+        };
+        let plain = self.functions.iter().filter(|f| !f.declaration.stream);
+        let packed = plain.map(together).max().unwrap_or(0);
         let mut by_opcode: Vec<(u32, usize)> = (self.functions.iter().enumerate())
             .flat_map(|(index, f)| f.declaration.opcodes().map(move |opcode| (opcode, index)))
             .collect();
@@ -237,6 +248,7 @@ impl HostServicesBuilder {
             by_opcode,
             ports: self.ports,
             payload,
+            packed: packed.min(MOST_PACKED_PAYLOAD / 4),
             idle: self.idle,
             provided: self.provided,
             threads: self.threads,

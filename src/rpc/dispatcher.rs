@@ -190,7 +190,8 @@ impl Dispatch for PortSet<'_> {
             }
             return CallStatus::Malformed;
         };
-        let number = counters.calls.add(count as u64);
+        counters.calls.add(count as u64);
+        let number = counters.packets.add(1);
         let begun = number.is_multiple_of(TIMED).then(Instant::now);
         let (status, panics) = match group {
             Some(serve) => {
@@ -205,10 +206,18 @@ impl Dispatch for PortSet<'_> {
         };
         if let Some(begun) = begun {
             let took = begun.elapsed();
-            counters.time(took);
+            counters.time(took / u32::try_from(count).unwrap_or(u32::MAX).max(1));
             self.dispatcher.quick[index].set(took < QUICK);
         }
-        counters.bytes_in.add(arguments.len() as u64 * 4);
+        // How many calls came in one packet, and their statuses, are no arguments and no results.
+        let (words_in, words_out) = match group {
+            Some(_) => (
+                arguments.len() - 1,
+                results.len() - count.min(results.len()),
+            ),
+            None => (arguments.len(), results.len()),
+        };
+        counters.bytes_in.add(words_in as u64 * 4);
         if panics > 0 {
             if status == CallStatus::Panicked {
                 results.clear();
@@ -221,7 +230,7 @@ impl Dispatch for PortSet<'_> {
             }
         }
         if status == CallStatus::Done {
-            counters.bytes_out.add(results.len() as u64 * 4);
+            counters.bytes_out.add(words_out as u64 * 4);
         }
         status
     }

@@ -8,7 +8,7 @@ use super::backoff::Backoff;
 use super::dispatcher::Dispatcher;
 use super::error::PortsError;
 use super::port::client::Client;
-use super::port::layout::{BACKOFF_AFTER, BUDGET, LINE, PortLayout, WAIT_BUDGET};
+use super::port::layout::{BACKOFF_AFTER, BUDGET, LINE, PACKS, PortLayout, WAIT_BUDGET};
 use super::port::server::{Server, Sweeper};
 use super::port::words::{HostWords, Words};
 use super::port_memory::{OwnWords, PortMemory};
@@ -158,6 +158,11 @@ impl Mailbox {
             serves: Some(device.submissions.served()),
             ..mailbox
         })
+    }
+
+    /// Has the invocations of a subgroup share packets. Before any kernel calls.
+    pub fn share_packets(&self) {
+        self.server.words().store(PACKS, 1);
     }
 
     /// Ports owned by a device during a launch; requests leave, and answers arrive, between launches.

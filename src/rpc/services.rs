@@ -79,6 +79,9 @@ pub(super) struct Function {
 /// - `f_try(x)`: gives `f_reply { status: u32, value: R }` and leaves failures to the kernel; `status` is one of
 ///   `CALL_DONE`, `CALL_BUSY`, `CALL_TIMED_OUT`, `CALL_STOPPED`, `CALL_UNKNOWN`, `CALL_MALFORMED` and
 ///   `CALL_PANICKED`, and `value` is zero unless `status` is `CALL_DONE`.
+///   On devices with memory of their own those invocations of a subgroup that call at the same place together share a
+///   packet, unless the services have several threads ([`HostServicesBuilder::threads`](crate::calls::HostServicesBuilder::threads)):
+///   their calls are served one after the other, and are answered together.
 /// - `f_group(takes_part, x)` and `f_group_try(takes_part, x)`: the same for a whole work-group at once, in as few
 ///   packets as the calls fit in: only one invocation waits at a port, and the others at a barrier. Like
 ///   `workgroupBarrier`, the call has to be reached by all invocations of the work-group; invocations with `takes_part
@@ -167,6 +170,8 @@ pub(crate) struct Shared {
     pub(crate) calls: CallSet,
     pub(super) ports: Option<usize>,
     pub(super) payload: usize,
+    /// The same where the invocations of a subgroup share packets.
+    pub(super) packed: usize,
     pub(super) idle: IdlePolicy,
     pub(super) threads: usize,
     /// No thread serves: whoever awaits a launch does ([`Shared::serve_here`]).
@@ -205,7 +210,8 @@ impl HostServices {
 
     /// Bytes of `ports` ports on a device: `64 + 3 * pad(4 * N) + 2 * N * pad(16 + M)` for `N` ports of `M` bytes a
     /// direction, where `pad` rounds up to 64. On a device with memory of its own, or without calls to running kernels,
-    /// host and device have as much each. By default
+    /// host and device have as much each; and where the invocations of a subgroup share packets ([`HostServices`]) a port
+    /// has room for 32 calls, unless those take more than 496 bytes. By default
     /// ([`HostServicesBuilder::ports`](crate::calls::HostServicesBuilder::ports)) a device has 512 or 4,096.
     pub fn port_bytes(&self, ports: usize) -> u64 {
         PortLayout::new(ports, self.shared.payload).bytes()
@@ -262,9 +268,11 @@ impl Shared {
         self.stopped.load(Ordering::Acquire)
     }
 
-    fn layout(&self, software: bool) -> PortLayout {
+    /// `packs`: invocations of a subgroup share packets.
+    fn layout(&self, software: bool, packs: bool) -> PortLayout {
         let default = if software { 512 } else { 4_096 };
-        PortLayout::new(self.ports.unwrap_or(default), self.payload)
+        let payload = if packs { self.packed } else { 0 };
+        PortLayout::new(self.ports.unwrap_or(default), self.payload.max(payload))
     }
 
     /// Adds a mailbox and removes mailboxes of dropped devices. Of two mailboxes with one owner, made by two threads at once, the
@@ -313,7 +321,9 @@ impl Shared {
         }
         let capabilities = &device.capabilities;
         // Ports that are copied around each launch are rather few.
-        let layout = self.layout(!live || capabilities.software);
+        // Several threads serve the calls of a subgroup at once where each has a packet of its own.
+        let packs = live && capabilities.packs_calls() && self.threads == 1;
+        let layout = self.layout(!live || capabilities.software, packs);
         let (bytes, limits) = (layout.bytes(), &device.limits);
         let limit = (limits.max_storage_buffer_binding_size).min(limits.max_buffer_size);
         if bytes > limit {
@@ -326,7 +336,11 @@ impl Shared {
         let made = match live {
             true => {
                 let wait_budget = WaitBudget::of(device, self.wait_budget);
-                Mailbox::on_device(device, layout, wait_budget, self.threads == 1)?
+                let mailbox = Mailbox::on_device(device, layout, wait_budget, self.threads == 1)?;
+                if packs {
+                    mailbox.share_packets();
+                }
+                mailbox
             }
             false => Mailbox::sliced(device, layout, self.threads == 1)?,
         };
@@ -335,7 +349,7 @@ impl Shared {
 
     /// A mailbox in the host's memory.
     pub(crate) fn host_mailbox(&self, owner: Weak<()>) -> Result<Arc<Mailbox>, PortsError> {
-        let made = Mailbox::on_host(owner, self.layout(true), self.threads == 1)?;
+        let made = Mailbox::on_host(owner, self.layout(true, false), self.threads == 1)?;
         Ok(self.add(made))
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 /// Buckets of [`CallStatistics::latency`].
 const BUCKETS: usize = 32;
 
-/// Of how many calls one is timed: looking at a clock twice costs more than a small call.
+/// Of how many packets one is timed: looking at a clock twice costs more than a small call.
 pub(crate) const TIMED: u64 = 32;
 
 /// Counts of the calls of a function.
@@ -19,6 +19,8 @@ pub struct CallStatistics {
     pub name: String,
     /// Calls served, panicking ones included.
     pub calls: u64,
+    /// Packets in which these calls came: fewer where a work-group calls as one, or invocations of a subgroup share packets.
+    pub packets: u64,
     /// Calls in which the function panicked.
     pub panics: u64,
     /// Calls whose arguments had a wrong length; the function was not run.
@@ -27,8 +29,9 @@ pub struct CallStatistics {
     pub bytes_in: u64,
     /// Bytes of results.
     pub bytes_out: u64,
-    /// The running time of the function, for every 32nd call of each server thread: entry `i` counts calls of at least
-    /// 2^i and less than 2^(i+1) nanoseconds; the first also counts shorter calls, the last longer ones.
+    /// The running time of the function, for every 32nd packet of each server thread, and for one call where there were
+    /// several in the packet: entry `i` counts calls of at least 2^i and less than 2^(i+1) nanoseconds; the first also
+    /// counts shorter calls, the last longer ones.
     pub latency: [u64; BUCKETS],
 }
 
@@ -87,6 +90,7 @@ impl Counter {
 #[repr(align(128))]
 pub(crate) struct Counters {
     pub calls: Counter,
+    pub packets: Counter,
     pub panics: Counter,
     pub malformed: Counter,
     pub bytes_in: Counter,
@@ -106,6 +110,7 @@ impl Counters {
         CallStatistics {
             name: name.to_owned(),
             calls: sum(&|own| own.calls.get()),
+            packets: sum(&|own| own.packets.get()),
             panics: sum(&|own| own.panics.get()),
             malformed: sum(&|own| own.malformed.get()),
             bytes_in: sum(&|own| own.bytes_in.get()),

@@ -96,6 +96,7 @@ mod rings;
 mod rpc;
 mod rpc_failures;
 mod rpc_groups;
+mod rpc_packed;
 mod rpc_split;
 mod rpc_streams;
 mod rpc_wait_budget;
@@ -242,6 +243,7 @@ fn main() -> std::process::ExitCode {
         rpc::CASES,
         rpc_failures::CASES,
         rpc_groups::CASES,
+        rpc_packed::CASES,
         rpc_wait_budget::CASES,
         rpc_split::CASES,
         rpc_streams::CASES,

@@ -6,6 +6,8 @@ use naga::{Block, Expression, GlobalVariable, Handle, Module, Span, Statement};
 use crate::device::fence;
 use crate::kernel::bindings::RuntimeBindings;
 
+use super::subgroups;
+
 const PORTS: &str = "tombolo_calls";
 const POSTS: &str = "tombolo_posts";
 const STATUS: &str = "tombolo_status";
@@ -33,6 +35,15 @@ const RATIONED: [&str; 3] = [
 /// The same, where host and kernels have one memory as well: calls may be withdrawn there.
 const WITHDRAWN: [&str; 2] = ["tombolo_call_seal", "tombolo_call_withdraw"];
 
+/// What calls on a device depend on; see [`complete`].
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Traits {
+    pub barrier: bool,
+    pub has_loop_budget: bool,
+    pub split: bool,
+    pub packs: bool,
+}
+
 pub(crate) fn named(module: &Module, name: &str) -> Option<Handle<GlobalVariable>> {
     let mut globals = module.global_variables.iter();
     globals
@@ -48,12 +59,17 @@ pub(crate) fn named(module: &Module, name: &str) -> Option<Handle<GlobalVariable
 /// There the posting exchange is a full fence, as on processors; elsewhere a store posts the call.
 ///
 /// `has_loop_budget` says whether callers back off while waiting, and `split` whether posts have memory of their own.
+///
+/// `packs` says whether the invocations of a subgroup share packets; only where `split` is, and no loop budget.
 pub(crate) fn complete(
     module: &mut Module,
     bindings: &RuntimeBindings,
-    barrier: bool,
-    has_loop_budget: bool,
-    split: bool,
+    Traits {
+        barrier,
+        has_loop_budget,
+        split,
+        packs,
+    }: Traits,
 ) {
     let bound = [
         (PORTS, bindings.calls()),
@@ -89,6 +105,10 @@ pub(crate) fn complete(
     let rationed = RATIONED.iter().filter(|_| has_loop_budget);
     for name in rationed.chain(WITHDRAWN.iter().filter(|_| has_loop_budget && !split)) {
         fence::replace_body(module, name, &format!("{name}_rationed"));
+    }
+    match packs {
+        true => subgroups::share(module),
+        false => subgroups::part(module),
     }
     if barrier {
         fence::fill(module, FENCE);

@@ -1,24 +1,25 @@
 //! The WGSL functions for a function of the host, by the forms of calls in a program: written from
-//! `shaders/rpc_call.wgsl`, `rpc_group_of.wgsl`, `rpc_ticket.wgsl` and `rpc_stream_of.wgsl`.
+//! `shaders/rpc_call.wgsl`, `rpc_packed_of.wgsl`, `rpc_group_of.wgsl`, `rpc_ticket.wgsl` and `rpc_stream_of.wgsl`.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::wgsl::{spelled, transfers};
-use super::{CallDeclaration, GROUP};
+use super::{ALONE, CallDeclaration, GROUP};
 use crate::kernel::layout::TypeLayout;
 use crate::kernel::template::Template;
 
 pub(super) const CALL: &str = include_str!("../../../shaders/rpc_call.wgsl");
 pub(super) const WAIT: &str = include_str!("../../../shaders/rpc_wait.wgsl");
+const PACKED_CALL: &str = include_str!("../../../shaders/rpc_packed_of.wgsl");
 const GROUP_CALL: &str = include_str!("../../../shaders/rpc_group_of.wgsl");
 const TICKET: &str = include_str!("../../../shaders/rpc_ticket.wgsl");
 const STREAM: &str = include_str!("../../../shaders/rpc_stream_of.wgsl");
 
 /// All of them.
 #[cfg(test)]
-pub(super) const TEXTS: [&str; 5] = [CALL, WAIT, GROUP_CALL, TICKET, STREAM];
+pub(super) const TEXTS: [&str; 6] = [CALL, WAIT, PACKED_CALL, GROUP_CALL, TICKET, STREAM];
 
 /// How a program calls a function `f`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -137,6 +138,11 @@ impl Mention<'_> {
         self.has(Form::Plain) || self.has(Form::Group)
     }
 
+    /// Whether an invocation calls and waits for itself.
+    pub(super) fn is_alone(&self) -> bool {
+        self.has(Form::Plain) || self.has(Form::Attempt)
+    }
+
     /// Whether work-groups call the function jointly.
     pub(super) fn is_group(&self) -> bool {
         self.has(Form::Group) || self.has(Form::GroupAttempt)
@@ -150,7 +156,7 @@ impl Mention<'_> {
     ) -> Result<String, String> {
         let forms = Forms::new(self.declaration, types)?;
         let mut text = forms.reply_type();
-        if self.has(Form::Plain) || self.has(Form::Attempt) {
+        if self.is_alone() {
             text.push_str(&forms.attempt());
         }
         if self.is_group() {
@@ -271,18 +277,45 @@ impl<'d> Forms<'d> {
         format!("struct {}_reply {{ status: u32{value} }}\n", self.name())
     }
 
-    /// `f_try`.
+    /// `f_try`: in a packet of its own, or in one that the invocations of a subgroup share, as the services say. Where
+    /// packets are never shared the body of the second `f_try` takes its place ([`ALONE`]).
     fn attempt(&self) -> String {
-        let (name, parameters) = (self.name(), &self.parameters);
-        self.call(Parts {
-            head: &format!("fn {name}_try({parameters}) -> {name}_reply"),
+        let (name, parameters, names) = (self.name(), &self.parameters, &self.names);
+        let mut text = self.call(Parts {
+            head: &format!("fn tombolo_alone_{name}({parameters}) -> {name}_reply"),
             reply: &format!("{name}_reply"),
             search: WAIT_BUDGET,
             waits: WAITS,
             posted: WAIT,
             results: &self.loads,
             release: RELEASE,
-        })
+        });
+        let head = format!("fn tombolo_packed_{name}({parameters}) -> {name}_reply");
+        text.push_str(&self.of_many(PACKED_CALL, &head).fill());
+        text.push_str(&format!(
+            "fn {name}_try({parameters}) -> {name}_reply {{
+                    if tombolo_call_packs() {{
+                        return tombolo_packed_{name}({names});
+                    }}
+                    return tombolo_alone_{name}({names});
+                }}
+                fn {name}_try{ALONE}({parameters}) -> {name}_reply {{
+                    return tombolo_alone_{name}({names});
+                }}\n"
+        ));
+        text
+    }
+
+    /// A template for packets of several calls.
+    fn of_many(&self, template: &str, head: &str) -> Template {
+        Template::new(template)
+            .set("head", head)
+            .set("reply", format!("{}_reply", self.name()))
+            .set("opcode", self.declaration.opcode() ^ GROUP)
+            .set("words", self.declaration.argument_words())
+            .set("result_words", 1 + self.declaration.result_words())
+            .set("arguments", &self.stores)
+            .set("results", &self.loads)
     }
 
     /// The parameters and their names, behind a flag: whether an invocation of a group takes part.
@@ -299,18 +332,8 @@ impl<'d> Forms<'d> {
     /// `f_group_try`.
     fn group_attempt(&self) -> String {
         let (name, (parameters, _)) = (self.name(), self.with_taking_part());
-        let result_words = 1 + self.declaration.result_words();
         let head = format!("fn {name}_group_try({parameters}) -> {name}_reply");
-        Template::new(GROUP_CALL)
-            .set("head", head)
-            .set("reply", format!("{name}_reply"))
-            .set("opcode", self.declaration.opcode() ^ GROUP)
-            .set("words", self.declaration.argument_words())
-            .set("result_words", result_words)
-            .set("arguments", &self.stores)
-            .set("posted", WAIT)
-            .set("results", &self.loads)
-            .fill()
+        self.of_many(GROUP_CALL, &head).set("posted", WAIT).fill()
     }
 
     /// `f` or `f_group`, which fail the launch where there is no result.

@@ -17,6 +17,7 @@ pub(crate) mod handed;
 pub(crate) mod padding_lanes;
 pub(crate) mod prelude;
 pub(crate) mod signature;
+mod subgroups;
 pub(crate) mod texts;
 pub(crate) mod wgsl;
 
@@ -28,6 +29,13 @@ pub(crate) use wgsl::CallAppendix;
 
 /// In the number of a function: the packet has a count and the arguments of so many calls.
 pub(crate) const GROUP: u32 = 1;
+
+/// The ending of `f_try` in its form for devices whose invocations never share packets.
+const ALONE: &str = "_where_alone";
+
+/// The invocations of a subgroup for whose calls a port has room where they share packets: as many as subgroups of most
+/// graphics processors have. More go in several packets.
+pub(crate) const PACKED_CALLS: usize = 32;
 
 /// A function of the host, in the view of kernels.
 #[derive(Debug, Clone, PartialEq, Eq)]

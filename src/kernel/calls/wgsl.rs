@@ -16,6 +16,7 @@ use crate::kernel::template::Template;
 use crate::kernel::token::TokenStream;
 
 const COMMON: &str = include_str!("../../../shaders/rpc.wgsl");
+const SUBGROUPS: &str = include_str!("../../../shaders/rpc_subgroup.wgsl");
 const GROUPS: &str = include_str!("../../../shaders/rpc_group.wgsl");
 const STREAMS: &str = include_str!("../../../shaders/rpc_stream.wgsl");
 
@@ -367,6 +368,9 @@ pub(crate) fn appendix(
     if mentions.iter().any(|mention| mention.declaration.stream) {
         let streams = Template::new(STREAMS).set("wait", WAIT).fill();
         appendix.add(&streams, origin.clone());
+    }
+    if mentions.iter().any(Mention::is_alone) {
+        appendix.add(SUBGROUPS, origin.clone());
     }
     if mentions.iter().any(Mention::is_group) {
         appendix.add(GROUPS, origin.clone());

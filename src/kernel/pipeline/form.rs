@@ -165,6 +165,7 @@ pub(super) fn compile_options(
             has_loop_budget: device.capabilities.needs_loop_guard(),
             pointers_apart: device.capabilities.is_lavapipe(),
             splits_ports: device.capabilities.splits_ports(),
+            packs_calls: device.capabilities.packs_calls(),
             checked,
             allocations: form.segments.tables,
             live_pages: form.live_pages,

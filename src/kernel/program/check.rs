@@ -157,7 +157,12 @@ impl Inner {
         lower_spans(&mut module, reporter, false)?;
         let bindings = RuntimeBindings::of(&module, u32::MAX);
         if self.calls.is_some() {
-            bind::complete(&mut module, &bindings, true, true, false);
+            let traits = bind::Traits {
+                barrier: true,
+                has_loop_budget: true,
+                ..bind::Traits::default()
+            };
+            bind::complete(&mut module, &bindings, traits);
         }
         let all = Capabilities::all();
         self.lower_prints(&mut module, None, &bindings, all, None, reporter)?;

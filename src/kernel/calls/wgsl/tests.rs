@@ -227,7 +227,7 @@ fn faults_of_the_caller_are_reported_at_the_call() {
 #[test]
 fn kernels_and_host_agree_on_the_header() {
     use crate::device::call_words::{HEADER, PREFIX};
-    let texts = [COMMON, STREAMS, TEXTS.concat().as_str()].concat();
+    let texts = [COMMON, STREAMS, SUBGROUPS, TEXTS.concat().as_str()].concat();
     for (name, index) in HEADER {
         assert!(
             !texts.contains(&format!("tombolo_calls[{index}]")),
