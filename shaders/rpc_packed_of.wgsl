@@ -59,7 +59,7 @@ $arguments$
                 sum += tombolo_call_store(arguments + tombolo_packet_payload, count);
                 atomicStore(&tombolo_calls[locks + port], count);
                 tombolo_call_seal(arguments, sum, requests + port, request);
-                tombolo_call_fence();
+                // The fence between two looks sends it, and the seal orders it.
                 tombolo_call_publish(requests + port, request);
             }
             if is_mine {

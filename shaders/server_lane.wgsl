@@ -25,7 +25,7 @@ $cases$
     }
 $faults$
     $head$
-    tombolo_server_fence();
+    $orders$
     tombolo_server_publish(reply, request);
     tombolo_server_beats += 1u;
     atomicStore(&$out$[$beat$u + tombolo_server_lane], tombolo_server_beats);

@@ -20,6 +20,7 @@ use crate::device::CallStatus;
 use crate::device::pace::Pace;
 use crate::kernel::server::{FAILED, HandlerDeclaration, TOO_LONG};
 use crate::rpc::port::client::{Client, Posted};
+use crate::rpc::port::layout::LINE;
 use crate::rpc::port::words::Words as _;
 
 /// The answer to a call that was withdrawn before it was begun.
@@ -32,11 +33,20 @@ const ROUND: u32 = 64;
 const LANDING: Duration = Duration::from_millis(20);
 
 thread_local! {
-    /// The start of this thread's search for a free port, different for each thread.
-    static START: Cell<usize> = {
+    /// The number of this thread among those that call.
+    static NUMBER: usize = {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
-        Cell::new(NEXT.fetch_add(1, Ordering::Relaxed))
+        NEXT.fetch_add(1, Ordering::Relaxed)
     };
+    /// The port that this thread has used last.
+    static LAST: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// Where the thread of that number begins to look for one of `ports` ports. Threads that follow each other begin in
+/// different lines of mailboxes: each answer would take the line from the caches of all who look at a mailbox in it.
+fn first_port(thread: usize, ports: usize) -> usize {
+    let lines = ports.div_ceil(LINE).max(1);
+    (thread % lines * LINE + thread / lines % LINE) % ports.max(1)
 }
 
 /// The time that a caller has.
@@ -149,7 +159,10 @@ impl<'c> PortClient<'c> {
             Priority::Ordinary => urgent..frame.layout().ports,
             Priority::Urgent => 0..urgent,
         };
-        Client::within(frame, frame.layout(), ports, START.get())
+        let first = || ports.start + first_port(NUMBER.with(|&number| number), ports.len());
+        let start = LAST.get().filter(|last| ports.contains(last));
+        let start = start.unwrap_or_else(first);
+        Client::within(frame, frame.layout(), ports, start)
     }
 
     /// Posts a call, if a port is free.
@@ -173,7 +186,7 @@ impl<'c> PortClient<'c> {
         let posted = self.client().try_post(self.handler.opcode(), arguments);
         if let Some(posted) = &posted {
             // Many calls at a time take port after port, without looking at earlier ones.
-            START.set(posted.port);
+            LAST.set(Some(posted.port));
         }
         posted
     }
@@ -392,6 +405,34 @@ impl<'c> PortClient<'c> {
                 self.core.landed.sleep(known, time);
             }
             None => pace.rest(left),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn threads_begin_in_lines_of_their_own_as_long_as_there_are_some() {
+        for ports in [1usize, 2, 15, 16, 17, 40, 64, 256, 1000] {
+            let lines = ports.div_ceil(LINE);
+            for begun in [0, 1, 7] {
+                let threads = begun * lines..(begun + 1) * lines;
+                let first: Vec<_> = threads.map(|thread| first_port(thread, ports)).collect();
+                assert!(first.iter().all(|&port| port < ports), "{ports}");
+                if ports.is_multiple_of(LINE) {
+                    let seen: HashSet<_> = first.iter().map(|port| port / LINE).collect();
+                    assert_eq!(seen.len(), lines, "{ports}");
+                }
+            }
+            // No port is left out.
+            if ports.is_multiple_of(LINE) {
+                let all: HashSet<_> = (0..ports).map(|thread| first_port(thread, ports)).collect();
+                assert_eq!(all.len(), ports);
+            }
         }
     }
 }

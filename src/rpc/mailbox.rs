@@ -70,6 +70,13 @@ impl Words for Memory {
         }
     }
 
+    fn store_among(&self, index: usize, words: &[u32; LINE], among: u32) {
+        match self {
+            Self::Ports(ports) => ports.store_among(index, words, among),
+            Self::Sliced(sliced) => sliced.words.store_among(index, words, among),
+        }
+    }
+
     fn is_sealed(&self) -> bool {
         matches!(self, Self::Ports(ports) if ports.is_sealed())
     }

@@ -115,6 +115,17 @@ impl Words for PortMemory {
         }
     }
 
+    fn store_among(&self, index: usize, words: &[u32; LINE], among: u32) {
+        if self.is_split() {
+            // All of a line for the price of one.
+            fence(Ordering::SeqCst);
+            self.down().store_among(index, words, among);
+            fence(Ordering::SeqCst);
+        } else {
+            self.down().store_among(index, words, among);
+        }
+    }
+
     fn is_sealed(&self) -> bool {
         self.is_split()
     }

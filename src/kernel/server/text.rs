@@ -164,6 +164,15 @@ pub(crate) fn write(
         .set("out", shape.out())
         .set("cases", cases)
         .set("head", head)
+        // A sealed answer is taken once all of it has arrived, and the fence between two looks sends it.
+        .offer(
+            "orders",
+            if shape.split {
+                ""
+            } else {
+                "tombolo_server_fence();"
+            },
+        )
         .set("wait", WAIT.trim_end())
         .set("look", format!("{}\n{}", look(shape), clients.look))
         .set("single", !shape.split)

@@ -394,12 +394,14 @@ impl<W: Words, P: Private> Server<W, P> {
     /// Tells the clients of answers.
     fn publish(&self, first: usize, answers: &mut Answers) {
         let mut served = std::mem::take(&mut answers.served);
+        if served == 0 {
+            return;
+        }
+        (self.words).store_among(self.layout.reply(first), &answers.requests, served);
         while served != 0 {
-            let index = served.trailing_zeros() as usize;
+            self.private
+                .unlock(first + served.trailing_zeros() as usize);
             served &= served - 1;
-            let port = first + index;
-            (self.words).store(self.layout.reply(port), answers.requests[index]);
-            self.private.unlock(port);
         }
     }
 }

@@ -34,6 +34,15 @@ pub(crate) trait Words {
         }
     }
 
+    /// Writes those of the words at `index` with a bit in `among`, each as [`Words::store`] does.
+    fn store_among(&self, index: usize, words: &[u32; LINE], among: u32) {
+        for (word, &value) in words.iter().enumerate() {
+            if among & (1 << word) != 0 {
+                self.store(index + word, value);
+            }
+        }
+    }
+
     /// The words of the cache line at `index` differing from those of `known`, as bits: a look without consequences.
     fn differing(&self, index: usize, known: &[AtomicU32; LINE]) -> u32 {
         let differs = |(word, known): (usize, &AtomicU32)| {
@@ -113,6 +122,10 @@ macro_rules! through {
         impl<$($words)*> Words for $pointer {
             fn load(&self, index: usize) -> u32 {
                 (**self).load(index)
+            }
+
+            fn store_among(&self, index: usize, words: &[u32; LINE], among: u32) {
+                (**self).store_among(index, words, among);
             }
 
             fn store(&self, index: usize, value: u32) {
