@@ -51,6 +51,13 @@ fn tombolo_call_store_sealed(at: u32, word: u32) -> u32 {
     return $of_word$;
 }
 
+// What was posted last at a port, and the note of what is posted now. Where ports lie in two memories the kernels keep that
+// word in theirs as well, which a kernel reads without crossing the bus; the host looks at its own.
+fn tombolo_call_posted(at: u32) -> u32 { return atomicLoad(&tombolo_posts[at]); }
+fn tombolo_call_posted_sealed(at: u32) -> u32 { return atomicLoad(&tombolo_calls[at]); }
+fn tombolo_call_note(at: u32, request: u32) {}
+fn tombolo_call_note_sealed(at: u32, request: u32) { atomicStore(&tombolo_calls[at], request); }
+
 // Seals a packet whose words come to `sum`, before its request is written at `outbox`.
 fn tombolo_call_seal(arguments: u32, sum: u32, outbox: u32, request: u32) {}
 fn tombolo_call_seal_sealed(arguments: u32, sum: u32, outbox: u32, request: u32) {

@@ -43,13 +43,14 @@ $head$ {
         var held = false;
         if look < scarce && atomicMax(&tombolo_calls[locks + port], 1u) == 0u {
             tombolo_call_fence();
-            if atomicLoad(&tombolo_posts[requests + port]) == answered {
+            if tombolo_call_posted(requests + port) == answered {
                 request = answered + 1u;
                 var sum = tombolo_call_store(arguments, $opcode$u);
                 sum += tombolo_call_store(arguments + 1u, $words$u);
 $arguments$
                 tombolo_call_seal(arguments, sum, requests + port, request);
                 tombolo_call_fence();
+                tombolo_call_note(requests + port, request);
                 tombolo_call_publish(requests + port, request);
                 held = true;
                 reply.status = tombolo_status_timed_out;

@@ -58,7 +58,7 @@ $head$ {
                     let answered = atomicLoad(&tombolo_calls[replies + port]);
                     if atomicMax(&tombolo_calls[locks + port], 1u) == 0u {
                         tombolo_call_fence();
-                        if atomicLoad(&tombolo_posts[requests + port]) == answered {
+                        if tombolo_call_posted(requests + port) == answered {
                             request = answered + 1u;
                             held = true;
                         } else {
@@ -103,6 +103,7 @@ $arguments$
                     sum += tombolo_call_store(arguments + tombolo_packet_payload, now);
                     tombolo_call_seal(arguments, sum, requests + port, request);
                     tombolo_call_fence();
+                    tombolo_call_note(requests + port, request);
                     tombolo_call_publish(requests + port, request);
                     var reply: tombolo_group_outcome;
                     reply.status = tombolo_status_timed_out;

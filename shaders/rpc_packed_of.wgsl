@@ -33,15 +33,14 @@ $head$ {
         let count = min(tombolo_subgroup_count(), records);
         port = tombolo_subgroup_first(port);
         tombolo_call_fence();
-        let closed = tombolo_subgroup_first(atomicLoad(&tombolo_calls[tombolo_header_closed]));
         let spent = tombolo_subgroup_first(select(0u, 1u, look >= most));
         let answered = tombolo_subgroup_first(atomicLoad(&tombolo_calls[replies + port]));
         // Those who come behind change nothing. A port that is not looked for is not taken either.
-        let wanted = select(0u, 1u, rank == 0u && closed == 0u && spent == 0u);
+        let wanted = select(0u, 1u, rank == 0u && spent == 0u);
         let taken = tombolo_subgroup_first(atomicMax(&tombolo_calls[locks + port], wanted));
         tombolo_call_fence();
-        let posted = tombolo_subgroup_first(atomicLoad(&tombolo_posts[requests + port]));
-        let held = closed == 0u && spent == 0u && taken == 0u && posted == answered;
+        let posted = tombolo_subgroup_first(tombolo_call_posted(requests + port));
+        let held = spent == 0u && taken == 0u && posted == answered;
         if held {
             let request = answered + 1u;
             let packet = first + port * stride;
@@ -60,6 +59,7 @@ $arguments$
                 atomicStore(&tombolo_calls[locks + port], count);
                 tombolo_call_seal(arguments, sum, requests + port, request);
                 // The fence between two looks sends it, and the seal orders it.
+                tombolo_call_note(requests + port, request);
                 tombolo_call_publish(requests + port, request);
             }
             if is_mine {
@@ -83,13 +83,13 @@ $arguments$
                 if reply.status == tombolo_status_done {
                     tombolo_call_fence();
                     let answers = first_result + port * stride;
-                    reply.status = atomicLoad(&tombolo_calls[answers]);
+                    let results = answers + 1u + rank * $result_words$u;
+                    // Of the packet, and of this call. The second is loaded without the first.
+                    let status = atomicLoad(&tombolo_calls[answers]);
+                    let own = atomicLoad(&tombolo_calls[results + tombolo_packet_payload - 1u]);
+                    reply.status = select(status, own, status == tombolo_status_done);
                     if reply.status == tombolo_status_done {
-                        let results = answers + 1u + rank * $result_words$u;
-                        reply.status = atomicLoad(&tombolo_calls[results + tombolo_packet_payload - 1u]);
-                        if reply.status == tombolo_status_done {
 $results$
-                        }
                     }
                     tombolo_call_fence();
                 }
@@ -97,9 +97,6 @@ $results$
                 atomicSub(&tombolo_calls[locks + port], 1u);
                 over = true;
             }
-        } else if closed != 0u {
-            reply.status = tombolo_status_stopped;
-            over = true;
         } else if spent != 0u {
             over = true;
         } else {
@@ -107,6 +104,10 @@ $results$
                 atomicStore(&tombolo_calls[locks + port], 0u);
             }
             port = (port + 1u) % ports;
+            if tombolo_subgroup_first(atomicLoad(&tombolo_calls[tombolo_header_closed])) != 0u {
+                reply.status = tombolo_status_stopped;
+                over = true;
+            }
         }
         look = tombolo_call_turn(look, 1u);
         continuing { break if over; }

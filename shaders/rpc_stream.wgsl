@@ -38,6 +38,7 @@ fn tombolo_call_packet(s: ptr<function, tombolo_call_stream>, kind: u32, words: 
     tombolo_call_seal(arguments, (*s).sum + head, requests + port, request);
     (*s).sum = 0u;
     tombolo_call_fence();
+    tombolo_call_note(requests + port, request);
     tombolo_call_publish(requests + port, request);
     let held = true;
     var done = false;

@@ -17,8 +17,10 @@ const FENCE: &str = "tombolo_call_fence";
 const PUBLISH: &str = "tombolo_call_publish";
 const PUBLISH_BEHIND_FENCE: &str = "tombolo_call_publish_behind_fence";
 /// Functions with another body where kernels' posts have separate memory.
-const SEALED: [&str; 4] = [
+const SEALED: [&str; 6] = [
     "tombolo_call_store",
+    "tombolo_call_posted",
+    "tombolo_call_note",
     "tombolo_call_seal",
     "tombolo_group_add",
     "tombolo_group_take",
