@@ -237,8 +237,7 @@ impl LivePages {
 
     /// Ends the waits of all invocations.
     fn close(&self) {
-        self.places.words()[0].store(1, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
+        evict::tell(&self.places.words()[0], 1);
     }
 
     fn place(&self, place: u32) -> Option<&AtomicU32> {

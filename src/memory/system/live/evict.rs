@@ -24,7 +24,7 @@
 mod model;
 
 use std::collections::VecDeque;
-use std::sync::atomic::{Ordering, fence};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use super::{Brought, FIRST_PLACE, FLAGS_START, LivePages, Pager};
 use crate::device::words::Words as _;
@@ -111,7 +111,7 @@ impl Pager<'_> {
         if let Some((at, word)) = place
             && let Some(place) = self.memory.place(at)
         {
-            place.store(word, Ordering::SeqCst);
+            tell(place, word);
         }
         if let Some(eviction) = &mut self.eviction {
             eviction.order.push_back(page);
@@ -157,14 +157,20 @@ impl Pager<'_> {
         if is_held && !self.has_asked_since(lock, posted) {
             return (Frame::Busy, None);
         }
-        // Nobody else writes it, and processors have no exchanges with memory across a bus.
+        // Nobody else writes it.
         let word = place.load(Ordering::SeqCst);
-        place.store(0, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
+        tell(place, 0);
         if is_written(flags.load(Ordering::SeqCst)) {
-            place.store(word, Ordering::SeqCst);
+            tell(place, word);
             return (Frame::Kept, None);
         }
         (Frame::Free, Some((at, word)))
     }
+}
+
+/// Writes a word of the places, in front of everything that follows. By a fence: the exchange that a sequentially consistent
+/// store is on some processors locks the bus where the memory is the device's, and the system may forbid that.
+pub(super) fn tell(place: &AtomicU32, word: u32) {
+    place.store(word, Ordering::Release);
+    fence(Ordering::SeqCst);
 }
