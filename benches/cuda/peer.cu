@@ -10,7 +10,7 @@
 
 constexpr size_t SMALL = 4 << 10;
 constexpr size_t LARGE = 256 << 20;
-constexpr size_t COPIED = 128 << 20;
+constexpr size_t COPIED = 256 << 20;
 constexpr int BATCH = 1000;
 
 void check(cudaError_t error, const char *what) {

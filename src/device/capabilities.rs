@@ -219,10 +219,13 @@ impl Capabilities {
         let import = &self.probe.host_import;
         match (import.measured(), import.why_not()) {
             (Some(found), _) => match (found.shared, found.live) {
-                (true, true) if self.unified_memory => {
+                // What the probe saw there is chance: whether its kernel had read the word before.
+                (true, _) if !self.unified_memory => {
+                    format!("host and kernels use one memory, but {READ_BEFORE}")
+                }
+                (true, true) => {
                     "host and kernels use one memory, also while kernels run".to_owned()
                 }
-                (true, true) => format!("host and kernels use one memory, but {READ_BEFORE}"),
                 (true, false) => {
                     "host and kernels use one memory, but not while kernels run".to_owned()
                 }
