@@ -124,7 +124,8 @@ impl LaunchGraph {
     }
 
     /// A launch, to be changed between two submissions: [`Launch::set_value`], [`Launch::set_buffer`],
-    /// [`Launch::set_workgroups`], [`Launch::set_invocations`]; or to be replaced by another one, on whichever device.
+    /// [`Launch::set_texture`], [`Launch::set_sampler`], [`Launch::set_workgroups`], [`Launch::set_invocations`]; or to be
+    /// replaced by another one, on whichever device.
     ///
     /// # Errors
     /// [`GraphError::Foreign`].
