@@ -1,0 +1,307 @@
+//! What the stages leave in their buffers: read from a device, or made by Vello's own implementation on the processor.
+
+use std::cell::RefCell;
+
+use bytemuck::Pod;
+use tombolo::DeviceBuffer;
+use vello_encoding::{
+    BinHeader, BumpAllocators, Clip, ClipBbox, ClipBic, ClipElement, ConfigUniform, DrawBbox,
+    DrawMonoid, IndirectCount, LineSoup, Path, PathBbox, PathMonoid, PathSegment, RenderConfig,
+    SegmentCount, Tile,
+};
+use vello_shaders::cpu::{self, CpuBinding};
+
+use crate::host::Buffers;
+
+/// The contents of buffers, when all stages but the fine one have ended.
+pub struct Stages {
+    pub config: ConfigUniform,
+    pub bump: BumpAllocators,
+    pub tag_monoids: Vec<PathMonoid>,
+    pub path_bboxes: Vec<PathBbox>,
+    pub lines: Vec<LineSoup>,
+    pub draw_monoids: Vec<DrawMonoid>,
+    pub info_bin_data: Vec<u32>,
+    pub clip_inps: Vec<Clip>,
+    pub clip_bboxes: Vec<ClipBbox>,
+    pub draw_bboxes: Vec<DrawBbox>,
+    pub bin_headers: Vec<BinHeader>,
+    pub paths: Vec<Path>,
+    pub segments: Vec<PathSegment>,
+    pub ptcl: Vec<u32>,
+}
+
+impl Stages {
+    /// Reads what the launches on a device have left.
+    pub fn read(config: &RenderConfig, b: &Buffers) -> Result<Self, tombolo::Error> {
+        Ok(Self {
+            config: config.gpu,
+            bump: b.bump.read()?[0],
+            tag_monoids: b.tag_monoids.read()?,
+            path_bboxes: b.path_bboxes.read()?,
+            lines: b.lines.read()?,
+            draw_monoids: b.draw_monoids.read()?,
+            info_bin_data: b.info_bin_data.read()?,
+            clip_inps: b.clip_inps.read()?,
+            clip_bboxes: b.clip_bboxes.read()?,
+            draw_bboxes: b.draw_bboxes.read()?,
+            bin_headers: b.bin_headers.read()?,
+            paths: b.paths.read()?,
+            segments: b.segments.read()?,
+            ptcl: b.ptcl.read()?,
+        })
+    }
+
+    /// Runs all stages but the fine one on the processor, by `vello_shaders::cpu`.
+    pub fn compute(config: &RenderConfig, scene: &[u8]) -> Self {
+        let memory = Memory::new(config);
+        memory.run(config, &bytemuck::pod_collect_to_vec(scene));
+        Self {
+            config: config.gpu,
+            bump: values(&memory.bump)[0],
+            tag_monoids: values(&memory.tag_monoids),
+            path_bboxes: values(&memory.path_bboxes),
+            lines: values(&memory.lines),
+            draw_monoids: values(&memory.draw_monoids),
+            info_bin_data: values(&memory.info_bin_data),
+            clip_inps: values(&memory.clip_inps),
+            clip_bboxes: values(&memory.clip_bboxes),
+            draw_bboxes: values(&memory.draw_bboxes),
+            bin_headers: values(&memory.bin_headers),
+            paths: values(&memory.paths),
+            segments: values(&memory.segments),
+            ptcl: values(&memory.ptcl),
+        }
+    }
+}
+
+/// Fills all buffers with what is no sensible value of any type, so that nothing is right by chance.
+pub fn poison(b: &Buffers) -> Result<(), tombolo::Error> {
+    fn fill<T: Pod>(buffer: &DeviceBuffer<T>) -> Result<(), tombolo::Error> {
+        let poison = vec![0xa5; size_of::<T>()];
+        buffer.fill(bytemuck::pod_read_unaligned(&poison), ..)?;
+        Ok(())
+    }
+    fill(&b.reduced)?;
+    fill(&b.reduced2)?;
+    fill(&b.reduced_scan)?;
+    fill(&b.tag_monoids)?;
+    fill(&b.path_bboxes)?;
+    fill(&b.bump)?;
+    fill(&b.lines)?;
+    fill(&b.draw_reduced)?;
+    fill(&b.draw_monoids)?;
+    fill(&b.info_bin_data)?;
+    fill(&b.clip_inps)?;
+    fill(&b.clip_bics)?;
+    fill(&b.clip_els)?;
+    fill(&b.clip_bboxes)?;
+    fill(&b.draw_bboxes)?;
+    fill(&b.bin_headers)?;
+    fill(&b.paths)?;
+    fill(&b.tiles)?;
+    fill(&b.indirect)?;
+    fill(&b.seg_counts)?;
+    fill(&b.segments)?;
+    fill(&b.ptcl)?;
+    fill(&b.blend_spill)
+}
+
+type Bytes = RefCell<Vec<u8>>;
+
+/// What the stages on the processor work on.
+struct Memory {
+    reduced: Bytes,
+    tag_monoids: Bytes,
+    path_bboxes: Bytes,
+    bump: Bytes,
+    lines: Bytes,
+    draw_reduced: Bytes,
+    draw_monoids: Bytes,
+    info_bin_data: Bytes,
+    clip_inps: Bytes,
+    clip_bics: Bytes,
+    clip_els: Bytes,
+    clip_bboxes: Bytes,
+    draw_bboxes: Bytes,
+    bin_headers: Bytes,
+    paths: Bytes,
+    tiles: Bytes,
+    indirect: Bytes,
+    seg_counts: Bytes,
+    segments: Bytes,
+    ptcl: Bytes,
+}
+
+/// Zeros, aligned for every type of the stages.
+fn zeros<T>(count: u32) -> Bytes {
+    RefCell::new(vec![0; size_of::<T>() * count as usize])
+}
+
+fn values<T: Pod>(bytes: &Bytes) -> Vec<T> {
+    bytemuck::pod_collect_to_vec(&bytes.borrow())
+}
+
+impl Memory {
+    fn new(config: &RenderConfig) -> Self {
+        let (gpu, sizes) = (&config.gpu, &config.buffer_sizes);
+        Self {
+            reduced: zeros::<PathMonoid>(sizes.path_reduced.len()),
+            tag_monoids: zeros::<PathMonoid>(sizes.path_monoids.len()),
+            path_bboxes: zeros::<PathBbox>(sizes.path_bboxes.len()),
+            bump: zeros::<BumpAllocators>(1),
+            lines: zeros::<LineSoup>(gpu.lines_size),
+            draw_reduced: zeros::<DrawMonoid>(sizes.draw_reduced.len()),
+            draw_monoids: zeros::<DrawMonoid>(sizes.draw_monoids.len()),
+            info_bin_data: zeros::<u32>(gpu.layout.bin_data_start + gpu.binning_size),
+            clip_inps: zeros::<Clip>(sizes.clip_inps.len()),
+            clip_bics: zeros::<ClipBic>(sizes.clip_bics.len()),
+            clip_els: zeros::<ClipElement>(sizes.clip_els.len()),
+            clip_bboxes: zeros::<ClipBbox>(sizes.clip_bboxes.len()),
+            draw_bboxes: zeros::<DrawBbox>(sizes.draw_bboxes.len()),
+            bin_headers: zeros::<BinHeader>(sizes.bin_headers.len()),
+            paths: zeros::<Path>(sizes.paths.len()),
+            tiles: zeros::<Tile>(gpu.tiles_size),
+            indirect: zeros::<IndirectCount>(1),
+            seg_counts: zeros::<SegmentCount>(gpu.seg_counts_size),
+            segments: zeros::<PathSegment>(gpu.segments_size),
+            ptcl: zeros::<u32>(gpu.ptcl_size),
+        }
+    }
+
+    /// In the order of the launches in `crate::host::Frame`; paths are scanned in two levels, whatever their number.
+    fn run(&self, config: &RenderConfig, scene: &[u32]) {
+        use CpuBinding::BufferRW as Rw;
+        let m = self;
+        let grids = &config.workgroup_counts;
+        let uniform = CpuBinding::Buffer(bytemuck::bytes_of(&config.gpu));
+        let scene = CpuBinding::Buffer(bytemuck::cast_slice(scene));
+        let with = |first: &[CpuBinding<'_>], rest: &[&Bytes], run: &dyn Fn(&[CpuBinding<'_>])| {
+            let bindings: Vec<CpuBinding<'_>> = (first.iter().copied())
+                .chain(rest.iter().map(|bytes| Rw(bytes)))
+                .collect();
+            run(&bindings);
+        };
+        let (both, alone) = ([uniform, scene], [uniform]);
+        let stage = |grid: (u32, u32, u32), run: fn(u32, &[CpuBinding<'_>])| {
+            move |bindings: &[CpuBinding<'_>]| run(grid.0, bindings)
+        };
+        with(
+            &both,
+            &[&m.reduced],
+            &stage(grids.path_reduce, cpu::pathtag_reduce),
+        );
+        with(
+            &both,
+            &[&m.reduced, &m.tag_monoids],
+            &stage(grids.path_scan, cpu::pathtag_scan),
+        );
+        with(
+            &alone,
+            &[&m.path_bboxes],
+            &stage(grids.bbox_clear, cpu::bbox_clear),
+        );
+        with(
+            &both,
+            &[&m.tag_monoids, &m.path_bboxes, &m.bump, &m.lines],
+            &stage(grids.flatten, cpu::flatten),
+        );
+        with(
+            &both,
+            &[&m.draw_reduced],
+            &stage(grids.draw_reduce, cpu::draw_reduce),
+        );
+        with(
+            &both,
+            &[
+                &m.draw_reduced,
+                &m.path_bboxes,
+                &m.draw_monoids,
+                &m.info_bin_data,
+                &m.clip_inps,
+            ],
+            &stage(grids.draw_leaf, cpu::draw_leaf),
+        );
+        with(
+            &[],
+            &[&m.clip_inps, &m.path_bboxes, &m.clip_bics, &m.clip_els],
+            &stage(grids.clip_reduce, cpu::clip_reduce),
+        );
+        with(
+            &alone,
+            &[
+                &m.clip_inps,
+                &m.path_bboxes,
+                &m.clip_bics,
+                &m.clip_els,
+                &m.draw_monoids,
+                &m.clip_bboxes,
+            ],
+            &stage(grids.clip_leaf, cpu::clip_leaf),
+        );
+        with(
+            &alone,
+            &[
+                &m.draw_monoids,
+                &m.path_bboxes,
+                &m.clip_bboxes,
+                &m.draw_bboxes,
+                &m.bump,
+                &m.info_bin_data,
+                &m.bin_headers,
+            ],
+            &stage(grids.binning, cpu::binning),
+        );
+        with(
+            &both,
+            &[&m.draw_bboxes, &m.bump, &m.paths, &m.tiles],
+            &stage(grids.tile_alloc, cpu::tile_alloc),
+        );
+        let once = (1, 1, 1);
+        with(
+            &[],
+            &[&m.bump, &m.indirect],
+            &stage(once, cpu::path_count_setup),
+        );
+        with(
+            &alone,
+            &[&m.bump, &m.lines, &m.paths, &m.tiles, &m.seg_counts],
+            &stage(once, cpu::path_count),
+        );
+        with(
+            &alone,
+            &[&m.bump, &m.paths, &m.tiles],
+            &stage(grids.backdrop, cpu::backdrop),
+        );
+        with(
+            &both,
+            &[
+                &m.draw_monoids,
+                &m.bin_headers,
+                &m.info_bin_data,
+                &m.paths,
+                &m.tiles,
+                &m.bump,
+                &m.ptcl,
+            ],
+            &stage(grids.coarse, cpu::coarse),
+        );
+        with(
+            &[],
+            &[&m.bump, &m.indirect, &m.ptcl],
+            &stage(once, cpu::path_tiling_setup),
+        );
+        with(
+            &[],
+            &[
+                &m.bump,
+                &m.seg_counts,
+                &m.lines,
+                &m.paths,
+                &m.tiles,
+                &m.segments,
+            ],
+            &stage(once, cpu::path_tiling),
+        );
+    }
+}
