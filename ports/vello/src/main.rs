@@ -144,13 +144,22 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
         .as_deref()
         .unwrap_or_default()
         .to_lowercase();
-    for adapter in context.adapters() {
+    let adapters = context.adapters();
+    for adapter in &adapters {
         if !adapter.name.to_lowercase().contains(&wanted) {
             continue;
         }
         println!("\n{}", adapter.name);
+        if is_embedded(adapter) && arguments.antialiasing != Antialiasing::Area {
+            // A fill begins to write `sh_winding` while other invocations may still read what the fill in front of it has
+            // left there: nothing but lanes in lockstep keeps one behind the other, and the embedded adapter has none.
+            println!(
+                "  -- left out: a barrier is missing between fills of Vello's multisampling stages"
+            );
+            continue;
+        }
         let device = context.device_at(adapter.index)?;
-        let outcome = render(&device, &adapter, &task, &mut report)?;
+        let outcome = render(&device, adapter, &task, &mut report)?;
         let name = file_name(&adapter.name);
         write(&outcome.picture, folder, &name)?;
         let apart = outcome.picture.amplified_difference(&task.reference);
@@ -166,15 +175,22 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     // Those that the caller knows to be there, by parts of their names.
     let required = std::env::var("TOMBOLO_TEST_ADAPTERS").unwrap_or_default();
     for name in required.split(';').map(str::to_lowercase) {
-        if name.contains(&wanted) {
-            let is_it = |outcome: &Outcome| outcome.adapter.to_lowercase().contains(&name);
-            report.that("the adapter is here", outcomes.iter().any(is_it), name);
+        if !name.is_empty() && name.contains(&wanted) {
+            let is_here = adapters
+                .iter()
+                .any(|adapter| adapter.name.to_lowercase().contains(&name));
+            report.that("the adapter is here", is_here, name);
         }
     }
     if outcomes.is_empty() {
-        return Err(format!("no adapter has `{wanted}` in its name").into());
+        return Err(format!("no adapter with `{wanted}` in its name has rendered").into());
     }
     Ok(report.finish())
+}
+
+/// Whether an adapter is the one that Tombolo has compiled in; wgpu knows it by this backend.
+fn is_embedded(adapter: &AdapterDescription) -> bool {
+    adapter.backend == wgpu::Backend::Noop
 }
 
 /// Renders the task on one device, with all comparisons that need no other device.
@@ -190,7 +206,7 @@ fn render(
     let target = Target::new(device, WIDTH, HEIGHT)?;
     let grown = renderer.render(&task.scene, target.view(), &task.params())?;
     let first = target.read()?;
-    report.that("buffers grow", grown > 1, format!("{} attempts", grown));
+    report.that("buffers grow", grown > 1, format!("{grown} attempts"));
 
     target.poison()?;
     stages::poison(renderer.frame().ok_or("no frame")?.buffers())?;
@@ -198,7 +214,7 @@ fn render(
     let again = renderer.render(&task.scene, target.view(), &task.params())?;
     println!("  rendered in {:.2} s", start.elapsed().as_secs_f64());
     let picture = target.read()?;
-    report.that("and stay", again == 1, format!("{} attempt", again));
+    report.that("and stay", again == 1, format!("{again} attempt"));
     report.picture(
         "pixels after poison",
         picture.difference(&first),
@@ -220,13 +236,13 @@ fn render(
     report.stages_differ(&compare::stages(&stages, &flawed));
     report.picture_differs(picture.difference(flawed_picture), report::OTHER_ALGORITHM);
 
-    match adapter.backend {
+    match is_embedded(adapter) {
         // Vello has the checks of array bounds switched off, and its shaders read the element in front of an array, to
         // throw it away: drivers let it pass, and the embedded adapter ends the kernel.
-        wgpu::Backend::Noop => {
-            println!("  -- pixels of Vello's own host: it needs a driver that survives bad indices")
-        }
-        _ => {
+        true => println!(
+            "  -- left out: Vello's own host, which needs a driver that survives bad indices"
+        ),
+        false => {
             let own = by_vello(device, task)?;
             report.picture(
                 "pixels of Vello's own host",
