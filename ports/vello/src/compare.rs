@@ -160,9 +160,11 @@ impl Sum {
 fn lines(a: &Stages, b: &Stages) -> Comparison {
     let sums = |stages: &Stages| {
         let mut sums = BTreeMap::<u32, Sum>::new();
+        // A device may have counted more than there are.
+        let count = stages.lines.len().min(stages.bump.lines as usize);
         for LineSoup {
             path_ix, p0, p1, ..
-        } in &stages.lines[..stages.bump.lines as usize]
+        } in &stages.lines[..count]
         {
             sums.entry(*path_ix).or_default().add(*p0, *p1);
         }
@@ -189,13 +191,17 @@ fn bins(a: &Stages, b: &Stages) -> Comparison {
     let config = &a.config;
     let bins = config.width_in_tiles.div_ceil(16) * config.height_in_tiles.div_ceil(16);
     let parts = config.layout.n_draw_objects.div_ceil(256);
-    let elements = |stages: &'_ Stages, part: u32, bin: u32| -> Vec<u32> {
+    let elements = |stages: &'_ Stages, part: u32, bin: u32| -> Option<Vec<u32>> {
         let header = stages.bin_headers[(part * bins.next_multiple_of(256) + bin) as usize];
-        let start = (config.layout.bin_data_start + header.chunk_offset) as usize;
-        stages.info_bin_data[start..start + header.element_count as usize].to_vec()
+        let start = config.layout.bin_data_start as usize + header.chunk_offset as usize;
+        let all = start..start + header.element_count as usize;
+        stages.info_bin_data.get(all).map(<[u32]>::to_vec)
     };
     let all = (0..parts).flat_map(|part| (0..bins).map(move |bin| (part, bin)));
-    let is_same = |(part, bin)| elements(a, part, bin) == elements(b, part, bin);
+    let is_same = |(part, bin)| {
+        let (p, q) = (elements(a, part, bin), elements(b, part, bin));
+        p.is_some() && p == q
+    };
     Comparison::new("draw objects of bins", CORNERS, all.map(is_same))
 }
 
@@ -251,36 +257,35 @@ fn commands(stages: &Stages, tile: u32) -> Vec<Command> {
     let mut commands = Vec::new();
     // The first word is the place of the tile's part of the blend stack.
     let mut at = (tile * PTCL_INITIAL_ALLOC + 1) as usize;
-    while let Some(&tag) = stages.ptcl.get(at).filter(|tag| **tag != END) {
-        if tag == JUMP {
-            let to = stages.ptcl[at + 1] as usize;
-            // Lists lead forwards or to another chunk; a list that leads back to itself would have no end.
-            if commands.len() > stages.ptcl.len() || to == at {
-                break;
+    // A list that leads back to itself has no end.
+    for _ in 0..stages.ptcl.len() {
+        let rest = stages.ptcl.get(at..).unwrap_or_default();
+        match *rest {
+            [END, ..] => return commands,
+            [JUMP, to, ..] => {
+                at = to as usize;
+                continue;
             }
-            at = to;
-            continue;
+            _ => {}
         }
-        let Some(count) = operands(tag) else {
-            // What is no command differs from every command.
-            commands.push(Command {
-                words: vec![u32::MAX, tile],
-                segments: Sum::default(),
-                edges: f64::NAN,
-            });
-            break;
-        };
-        let words = &stages.ptcl[at..=at + count];
-        commands.push(match tag {
-            FILL => fill(stages, words),
-            _ => Command {
+        let words = (rest.first()).and_then(|tag| rest.get(..1 + operands(*tag)?));
+        match words {
+            Some(words @ &[FILL, ..]) => commands.push(fill(stages, words)),
+            Some(words) => commands.push(Command {
                 words: words.to_vec(),
                 segments: Sum::default(),
                 edges: 0.0,
-            },
-        });
-        at += 1 + count;
+            }),
+            None => break,
+        }
+        at += words.map_or(0, <[u32]>::len);
     }
+    // What is no list differs from every list.
+    commands.push(Command {
+        words: Vec::new(),
+        segments: Sum::default(),
+        edges: f64::NAN,
+    });
     commands
 }
 
@@ -290,7 +295,7 @@ fn fill(stages: &Stages, words: &[u32]) -> Command {
     let (first, count, rule) = (words[2] as usize, (words[1] >> 1) as usize, words[1] & 1);
     let mut segments = Sum::default();
     let mut edges = 0.0;
-    let all = stages.segments.get(first..first + count);
+    let all = stages.segments.get(first..first.saturating_add(count));
     for segment in all.unwrap_or_default() {
         segments.add(segment.point0, segment.point1);
         // 1e9 where the segment does not meet the edge.

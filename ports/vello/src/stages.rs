@@ -142,6 +142,10 @@ fn values<T: Pod>(bytes: &Bytes) -> Vec<T> {
     bytemuck::pod_collect_to_vec(&bytes.borrow())
 }
 
+/// So many elements more there are than a device needed, which may have stopped before it counted all: stages on the
+/// processor end the program where there are too few.
+const SPARE: u32 = 1 << 18;
+
 impl Memory {
     fn new(config: &RenderConfig) -> Self {
         let (gpu, sizes) = (&config.gpu, &config.buffer_sizes);
@@ -150,10 +154,10 @@ impl Memory {
             tag_monoids: zeros::<PathMonoid>(sizes.path_monoids.len()),
             path_bboxes: zeros::<PathBbox>(sizes.path_bboxes.len()),
             bump: zeros::<BumpAllocators>(1),
-            lines: zeros::<LineSoup>(gpu.lines_size),
+            lines: zeros::<LineSoup>(gpu.lines_size + SPARE),
             draw_reduced: zeros::<DrawMonoid>(sizes.draw_reduced.len()),
             draw_monoids: zeros::<DrawMonoid>(sizes.draw_monoids.len()),
-            info_bin_data: zeros::<u32>(gpu.layout.bin_data_start + gpu.binning_size),
+            info_bin_data: zeros::<u32>(gpu.layout.bin_data_start + gpu.binning_size + SPARE),
             clip_inps: zeros::<Clip>(sizes.clip_inps.len()),
             clip_bics: zeros::<ClipBic>(sizes.clip_bics.len()),
             clip_els: zeros::<ClipElement>(sizes.clip_els.len()),
@@ -161,11 +165,11 @@ impl Memory {
             draw_bboxes: zeros::<DrawBbox>(sizes.draw_bboxes.len()),
             bin_headers: zeros::<BinHeader>(sizes.bin_headers.len()),
             paths: zeros::<Path>(sizes.paths.len()),
-            tiles: zeros::<Tile>(gpu.tiles_size),
+            tiles: zeros::<Tile>(gpu.tiles_size + SPARE),
             indirect: zeros::<IndirectCount>(1),
-            seg_counts: zeros::<SegmentCount>(gpu.seg_counts_size),
-            segments: zeros::<PathSegment>(gpu.segments_size),
-            ptcl: zeros::<u32>(gpu.ptcl_size),
+            seg_counts: zeros::<SegmentCount>(gpu.seg_counts_size + SPARE),
+            segments: zeros::<PathSegment>(gpu.segments_size + SPARE),
+            ptcl: zeros::<u32>(gpu.ptcl_size + SPARE),
         }
     }
 
