@@ -79,6 +79,7 @@ impl Picture {
         let file = BufWriter::new(File::create(path)?);
         let mut encoder = png::Encoder::new(file, self.width, self.height);
         encoder.set_color(png::ColorType::Rgba);
+        encoder.set_compression(png::Compression::High);
         encoder.write_header()?.write_image_data(&self.pixels)?;
         Ok(())
     }
