@@ -251,6 +251,14 @@ fn render(
             );
         }
     }
+    target.poison()?;
+    renderer.render(&Scene::new(), target.view(), &task.params())?;
+    let is_blank = target
+        .read()?
+        .pixels
+        .iter()
+        .all(|channel| *channel == u8::MAX);
+    report.that("an empty scene", is_blank, "the colour behind it");
     Ok(Outcome {
         adapter: adapter.name.clone(),
         picture,

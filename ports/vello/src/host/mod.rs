@@ -95,7 +95,9 @@ impl Renderer {
         packed.resize(packed.len().max(4), 0);
         let packed = self.device.buffer(&packed)?;
         let config = RenderConfig::new(&layout, params.width, params.height, &params.base_color);
-        for attempts in 1.. {
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
             let config = self.capacities.apply(&config);
             let antialiasing = params.antialiasing_method;
             let frame = match self.frame.take() {
@@ -104,16 +106,14 @@ impl Renderer {
             };
             let frame = self.frame.insert(frame);
             let bump = frame.run(&packed, [target, &ramps, atlas])?;
-            match self.capacities.grow(&bump) {
-                false if bump.failed == 0 => return Ok(attempts),
-                false => {
-                    let failed = bump.failed;
-                    return Err(RenderError::Failed { failed, bump });
-                }
-                true => {}
+            if self.capacities.grow(&bump) {
+                continue;
             }
+            return match bump.failed {
+                0 => Ok(attempts),
+                failed => Err(RenderError::Failed { failed, bump }),
+            };
         }
-        unreachable!("attempts have no end")
     }
 
     /// The frame of the scene that was rendered last.
