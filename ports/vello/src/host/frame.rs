@@ -130,40 +130,29 @@ impl Stages<'_> {
     /// From tags to lines: where each path's data lie, by a scan of two levels or three, and curves and strokes as lines.
     fn paths(&mut self, b: &Buffers) -> Result<(), tombolo::Error> {
         let grids = self.config.workgroup_counts;
-        let if_large = |grid| match grids.use_large_path_scan {
-            true => grid,
-            false => (0, 1, 1),
-        };
-        let if_small = |grid| match grids.use_large_path_scan {
-            true => (0, 1, 1),
-            false => grid,
-        };
         self.add(&SHADERS.pathtag_reduce, grids.path_reduce, |launch| {
             launch.buffer("reduced", &b.reduced)
         })?;
-        let grid = if_large(grids.path_reduce2);
-        self.add(&SHADERS.pathtag_reduce2, grid, |launch| {
+        let (scan, reduced) = match grids.use_large_path_scan {
+            true => (&SHADERS.pathtag_scan_large, &b.reduced_scan),
+            false => (&SHADERS.pathtag_scan_small, &b.reduced),
+        };
+        if grids.use_large_path_scan {
+            self.add(&SHADERS.pathtag_reduce2, grids.path_reduce2, |launch| {
+                launch
+                    .buffer("reduced_in", &b.reduced)
+                    .buffer("reduced", &b.reduced2)
+            })?;
+            self.add(&SHADERS.pathtag_scan1, grids.path_scan1, |launch| {
+                launch
+                    .buffer("reduced", &b.reduced)
+                    .buffer("reduced2", &b.reduced2)
+                    .buffer("tag_monoids", &b.reduced_scan)
+            })?;
+        }
+        self.add(scan, grids.path_scan, |launch| {
             launch
-                .buffer("reduced_in", &b.reduced)
-                .buffer("reduced", &b.reduced2)
-        })?;
-        let grid = if_large(grids.path_scan1);
-        self.add(&SHADERS.pathtag_scan1, grid, |launch| {
-            launch
-                .buffer("reduced", &b.reduced)
-                .buffer("reduced2", &b.reduced2)
-                .buffer("tag_monoids", &b.reduced_scan)
-        })?;
-        let grid = if_large(grids.path_scan);
-        self.add(&SHADERS.pathtag_scan_large, grid, |launch| {
-            launch
-                .buffer("reduced", &b.reduced_scan)
-                .buffer("tag_monoids", &b.tag_monoids)
-        })?;
-        let grid = if_small(grids.path_scan);
-        self.add(&SHADERS.pathtag_scan_small, grid, |launch| {
-            launch
-                .buffer("reduced", &b.reduced)
+                .buffer("reduced", reduced)
                 .buffer("tag_monoids", &b.tag_monoids)
         })?;
         self.add(&SHADERS.bbox_clear, grids.bbox_clear, |launch| {

@@ -59,7 +59,7 @@ pub struct Renderer {
 }
 
 impl Renderer {
-    /// Compiles the stages, with the fine stage of `antialiasing`; those of others are compiled when they are first used.
+    /// Compiles the stages, with the fine stage of `antialiasing`; what is left is compiled when a scene first uses it.
     ///
     /// # Errors
     /// [`RenderError::Tombolo`].

@@ -12,13 +12,11 @@ pub struct Shaders {
     kernels: HashMap<String, Kernel>,
 }
 
-/// All shaders but the fine ones, of which a frame uses one.
-const STAGES: [ComputeShader<'static>; 19] = [
+/// The shaders of every frame: of the fine ones a frame uses one, and those that scan the tags of paths in three levels are
+/// for large scenes.
+const STAGES: [ComputeShader<'static>; 16] = [
     SHADERS.pathtag_reduce,
-    SHADERS.pathtag_reduce2,
-    SHADERS.pathtag_scan1,
     SHADERS.pathtag_scan_small,
-    SHADERS.pathtag_scan_large,
     SHADERS.bbox_clear,
     SHADERS.flatten,
     SHADERS.draw_reduce,
@@ -36,7 +34,7 @@ const STAGES: [ComputeShader<'static>; 19] = [
 ];
 
 impl Shaders {
-    /// Compiles all stages, on as many threads as there are processors.
+    /// Compiles the stages of every frame, on as many threads as there are processors.
     pub fn new(device: &Device, antialiasing: AaConfig) -> Result<Self, tombolo::Error> {
         let fine = fine(antialiasing);
         let mut stages: Vec<&ComputeShader<'_>> = STAGES.iter().chain([&fine]).collect();
