@@ -7,7 +7,7 @@ use tombolo::DeviceBuffer;
 use vello_encoding::{
     BinHeader, BumpAllocators, Clip, ClipBbox, ClipBic, ClipElement, ConfigUniform, DrawBbox,
     DrawMonoid, IndirectCount, LineSoup, Path, PathBbox, PathMonoid, PathSegment, RenderConfig,
-    SegmentCount, Tile,
+    SegmentCount, Tile, WorkgroupSize,
 };
 use vello_shaders::cpu::{self, CpuBinding};
 
@@ -133,7 +133,7 @@ struct Memory {
     ptcl: Bytes,
 }
 
-/// Zeros, aligned for every type of the stages.
+/// Zeros, for so many values.
 fn zeros<T>(count: u32) -> Bytes {
     RefCell::new(vec![0; size_of::<T>() * count as usize])
 }
@@ -175,137 +175,103 @@ impl Memory {
 
     /// In the order of the launches in `crate::host::Frame`; paths are scanned in two levels, whatever their number.
     fn run(&self, config: &RenderConfig, scene: &[u32]) {
-        use CpuBinding::BufferRW as Rw;
-        let m = self;
-        let grids = &config.workgroup_counts;
         let uniform = CpuBinding::Buffer(bytemuck::bytes_of(&config.gpu));
-        let scene = CpuBinding::Buffer(bytemuck::cast_slice(scene));
-        let with = |first: &[CpuBinding<'_>], rest: &[&Bytes], run: &dyn Fn(&[CpuBinding<'_>])| {
-            let bindings: Vec<CpuBinding<'_>> = (first.iter().copied())
-                .chain(rest.iter().map(|bytes| Rw(bytes)))
-                .collect();
-            run(&bindings);
-        };
-        let (both, alone) = ([uniform, scene], [uniform]);
-        let stage = |grid: (u32, u32, u32), run: fn(u32, &[CpuBinding<'_>])| {
-            move |bindings: &[CpuBinding<'_>]| run(grid.0, bindings)
-        };
-        with(
-            &both,
-            &[&m.reduced],
-            &stage(grids.path_reduce, cpu::pathtag_reduce),
-        );
-        with(
-            &both,
-            &[&m.reduced, &m.tag_monoids],
-            &stage(grids.path_scan, cpu::pathtag_scan),
-        );
-        with(
-            &alone,
-            &[&m.path_bboxes],
-            &stage(grids.bbox_clear, cpu::bbox_clear),
-        );
-        with(
-            &both,
-            &[&m.tag_monoids, &m.path_bboxes, &m.bump, &m.lines],
-            &stage(grids.flatten, cpu::flatten),
-        );
-        with(
-            &both,
-            &[&m.draw_reduced],
-            &stage(grids.draw_reduce, cpu::draw_reduce),
-        );
-        with(
-            &both,
-            &[
-                &m.draw_reduced,
-                &m.path_bboxes,
-                &m.draw_monoids,
-                &m.info_bin_data,
-                &m.clip_inps,
-            ],
-            &stage(grids.draw_leaf, cpu::draw_leaf),
-        );
-        with(
-            &[],
-            &[&m.clip_inps, &m.path_bboxes, &m.clip_bics, &m.clip_els],
-            &stage(grids.clip_reduce, cpu::clip_reduce),
-        );
-        with(
-            &alone,
-            &[
-                &m.clip_inps,
-                &m.path_bboxes,
-                &m.clip_bics,
-                &m.clip_els,
-                &m.draw_monoids,
-                &m.clip_bboxes,
-            ],
-            &stage(grids.clip_leaf, cpu::clip_leaf),
-        );
-        with(
-            &alone,
-            &[
-                &m.draw_monoids,
-                &m.path_bboxes,
-                &m.clip_bboxes,
-                &m.draw_bboxes,
-                &m.bump,
-                &m.info_bin_data,
-                &m.bin_headers,
-            ],
-            &stage(grids.binning, cpu::binning),
-        );
-        with(
-            &both,
-            &[&m.draw_bboxes, &m.bump, &m.paths, &m.tiles],
-            &stage(grids.tile_alloc, cpu::tile_alloc),
-        );
-        let once = (1, 1, 1);
-        with(
-            &[],
-            &[&m.bump, &m.indirect],
-            &stage(once, cpu::path_count_setup),
-        );
-        with(
-            &alone,
-            &[&m.bump, &m.lines, &m.paths, &m.tiles, &m.seg_counts],
-            &stage(once, cpu::path_count),
-        );
-        with(
-            &alone,
-            &[&m.bump, &m.paths, &m.tiles],
-            &stage(grids.backdrop, cpu::backdrop),
-        );
-        with(
-            &both,
-            &[
-                &m.draw_monoids,
-                &m.bin_headers,
-                &m.info_bin_data,
-                &m.paths,
-                &m.tiles,
-                &m.bump,
-                &m.ptcl,
-            ],
-            &stage(grids.coarse, cpu::coarse),
-        );
-        with(
-            &[],
-            &[&m.bump, &m.indirect, &m.ptcl],
-            &stage(once, cpu::path_tiling_setup),
-        );
-        with(
-            &[],
-            &[
-                &m.bump,
-                &m.seg_counts,
-                &m.lines,
-                &m.paths,
-                &m.tiles,
-                &m.segments,
-            ],
-            &stage(once, cpu::path_tiling),
-        );
+        let both = [uniform, CpuBinding::Buffer(bytemuck::cast_slice(scene))];
+        self.run_objects(config, &both);
+        self.run_tiles(config, &both);
     }
+
+    /// Up to the bins of draw objects.
+    fn run_objects(&self, config: &RenderConfig, both: &[CpuBinding<'_>; 2]) {
+        let m = self;
+        let (grids, alone) = (&config.workgroup_counts, &both[..1]);
+        stage(cpu::pathtag_reduce, grids.path_reduce, both, &[&m.reduced]);
+        let tags = [&m.reduced, &m.tag_monoids];
+        stage(cpu::pathtag_scan, grids.path_scan, both, &tags);
+        stage(cpu::bbox_clear, grids.bbox_clear, alone, &[&m.path_bboxes]);
+        let lines = [&m.tag_monoids, &m.path_bboxes, &m.bump, &m.lines];
+        stage(cpu::flatten, grids.flatten, both, &lines);
+        stage(
+            cpu::draw_reduce,
+            grids.draw_reduce,
+            both,
+            &[&m.draw_reduced],
+        );
+        let objects = [
+            &m.draw_reduced,
+            &m.path_bboxes,
+            &m.draw_monoids,
+            &m.info_bin_data,
+            &m.clip_inps,
+        ];
+        stage(cpu::draw_leaf, grids.draw_leaf, both, &objects);
+        let stack = [&m.clip_inps, &m.path_bboxes, &m.clip_bics, &m.clip_els];
+        stage(cpu::clip_reduce, grids.clip_reduce, &[], &stack);
+        let clips = [
+            &m.clip_inps,
+            &m.path_bboxes,
+            &m.clip_bics,
+            &m.clip_els,
+            &m.draw_monoids,
+            &m.clip_bboxes,
+        ];
+        stage(cpu::clip_leaf, grids.clip_leaf, alone, &clips);
+        let bins = [
+            &m.draw_monoids,
+            &m.path_bboxes,
+            &m.clip_bboxes,
+            &m.draw_bboxes,
+            &m.bump,
+            &m.info_bin_data,
+            &m.bin_headers,
+        ];
+        stage(cpu::binning, grids.binning, alone, &bins);
+    }
+
+    /// Tiles, their commands, and segments.
+    fn run_tiles(&self, config: &RenderConfig, both: &[CpuBinding<'_>; 2]) {
+        let m = self;
+        let (grids, alone) = (&config.workgroup_counts, &both[..1]);
+        let once = (1, 1, 1);
+        let tiles = [&m.draw_bboxes, &m.bump, &m.paths, &m.tiles];
+        stage(cpu::tile_alloc, grids.tile_alloc, both, &tiles);
+        stage(cpu::path_count_setup, once, &[], &[&m.bump, &m.indirect]);
+        let counts = [&m.bump, &m.lines, &m.paths, &m.tiles, &m.seg_counts];
+        stage(cpu::path_count, once, alone, &counts);
+        let backdrops = [&m.bump, &m.paths, &m.tiles];
+        stage(cpu::backdrop, grids.backdrop, alone, &backdrops);
+        let commands = [
+            &m.draw_monoids,
+            &m.bin_headers,
+            &m.info_bin_data,
+            &m.paths,
+            &m.tiles,
+            &m.bump,
+            &m.ptcl,
+        ];
+        stage(cpu::coarse, grids.coarse, both, &commands);
+        let setup = [&m.bump, &m.indirect, &m.ptcl];
+        stage(cpu::path_tiling_setup, once, &[], &setup);
+        let segments = [
+            &m.bump,
+            &m.seg_counts,
+            &m.lines,
+            &m.paths,
+            &m.tiles,
+            &m.segments,
+        ];
+        stage(cpu::path_tiling, once, &[], &segments);
+    }
+}
+
+/// Runs a stage on what it only reads, and on memory.
+fn stage(
+    run: fn(u32, &[CpuBinding<'_>]),
+    grid: WorkgroupSize,
+    read: &[CpuBinding<'_>],
+    memory: &[&Bytes],
+) {
+    let memory = memory.iter().map(|bytes| CpuBinding::BufferRW(bytes));
+    let bindings: Vec<CpuBinding<'_>> = read.iter().copied().chain(memory).collect();
+    run(grid.0, &bindings);
 }
