@@ -1,6 +1,7 @@
 //! One error for programs that tell people, and do not tell cases apart.
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::buffers::migrate::MigrateError;
 use crate::buffers::{BufferError, MemoryError, ReadError};
@@ -142,9 +143,19 @@ from_each! {
     Layout(LayoutMismatch),
 }
 
+/// What flushing and finishing a device tell, where launches share the error.
+impl From<Arc<ExecutionError>> for Error {
+    fn from(error: Arc<ExecutionError>) -> Self {
+        Arc::unwrap_or_clone(error).into()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::Error;
+    use crate::device::ExecutionError;
     use crate::heap::HeapError;
     use crate::launch::LaunchError;
 
@@ -165,5 +176,20 @@ mod tests {
         };
         assert_eq!(error.to_string(), inner.to_string());
         assert!(format!("{error:?}").starts_with(&inner.to_string()));
+    }
+
+    #[test]
+    fn an_error_that_launches_share_is_the_same_in_the_one_for_all() {
+        let error = Arc::new(ExecutionError::DeviceLost {
+            reason: "unplugged".to_owned(),
+        });
+        let both = [
+            Error::from(Arc::clone(&error)),
+            Error::from(error.as_ref().clone()),
+        ];
+        for one in both {
+            assert!(matches!(&one, Error::Execution(inner)
+                if matches!(inner.as_ref(), ExecutionError::DeviceLost { reason } if reason == "unplugged")));
+        }
     }
 }

@@ -124,7 +124,8 @@ impl LaunchGraph {
     }
 
     /// A launch, to be changed between two submissions: [`Launch::set_value`], [`Launch::set_buffer`],
-    /// [`Launch::set_workgroups`], [`Launch::set_invocations`]; or to be replaced by another one, on whichever device.
+    /// [`Launch::set_texture`], [`Launch::set_sampler`], [`Launch::set_workgroups`], [`Launch::set_invocations`]; or to be
+    /// replaced by another one, on whichever device.
     ///
     /// # Errors
     /// [`GraphError::Foreign`].
@@ -213,6 +214,7 @@ impl LaunchGraph {
         GraphError::Launch {
             node,
             kernel: self.nodes[node].launch.name(),
+            program: self.program(node),
             run: Box::new(self.run(events)),
             source: Box::new(source),
         }
@@ -222,9 +224,15 @@ impl LaunchGraph {
         GraphError::Wait {
             node,
             kernel: self.nodes[node].launch.name(),
+            program: self.program(node),
             run: Box::new(self.run(events)),
             source,
         }
+    }
+
+    fn program(&self, node: usize) -> String {
+        let compiled = &self.nodes[node].launch.kernel.shared.compiled;
+        compiled.program.to_string()
     }
 
     fn place(&self, node: GraphNode) -> Result<usize, GraphError> {
@@ -284,13 +292,16 @@ impl GraphRun {
 pub enum GraphError {
     /// A launch was refused.
     #[error(
-        "launch {node} of the graph, of kernel `{kernel}`, with {} in front submitted: {source}", run.events.len()
+        "launch {node} of the graph, of kernel `{kernel}` of {program}, with {} in front submitted: {source}",
+        run.events.len()
     )]
     Launch {
         /// The launch, counted from 0.
         node: usize,
         /// The entry point.
         kernel: String,
+        /// The program's name, as given to [`Program::new`](crate::Program::new): entry points of many have one name.
+        program: String,
         /// The launches in front that were submitted.
         run: Box<GraphRun>,
         /// Why.
@@ -298,14 +309,16 @@ pub enum GraphError {
     },
     /// A launch was to follow another one, on another device, that has failed, or that this thread may not wait for.
     #[error(
-        "launch {node} of the graph, of kernel `{kernel}`, with {} in front submitted, waits for another device in vain: \
-         {source}", run.events.len()
+        "launch {node} of the graph, of kernel `{kernel}` of {program}, with {} in front submitted, waits for another \
+         device in vain: {source}", run.events.len()
     )]
     Wait {
         /// The launch, counted from 0.
         node: usize,
         /// The entry point.
         kernel: String,
+        /// The program's name, as given to [`Program::new`](crate::Program::new): entry points of many have one name.
+        program: String,
         /// The launches in front that were submitted.
         run: Box<GraphRun>,
         /// The failure, or why there is no wait.

@@ -36,8 +36,9 @@ pub(crate) use parts::globals::PlacedGlobals;
 /// A launch in the making, from [`Kernel::launch`]. Arguments are given by the names of their WGSL
 /// variables and checked against the kernel's declarations.
 ///
-/// A launch can be submitted again and again; [`Launch::set_value`], [`Launch::set_buffer`],
-/// [`Launch::set_workgroups`] and [`Launch::set_invocations`] change it in between. Whatever has not changed is neither checked nor bound anew.
+/// A launch can be submitted again and again; [`Launch::set_value`], [`Launch::set_buffer`], [`Launch::set_texture`],
+/// [`Launch::set_sampler`], [`Launch::set_workgroups`] and [`Launch::set_invocations`] change it in between. Whatever has not
+/// changed is neither checked nor bound anew.
 #[derive(Debug, Clone)]
 #[must_use = "nothing runs until `submit` is called"]
 pub struct Launch {
@@ -311,6 +312,33 @@ impl Launch {
                     .push(MigratableArgument::new(slot, part, false));
             }
         }
+        Ok(())
+    }
+    /// Replaces, or first gives, a texture view between two submissions.
+    ///
+    /// # Errors
+    /// [`LaunchError::UnknownArgument`].
+    pub fn set_texture(
+        &mut self,
+        argument: &str,
+        view: &wgpu::TextureView,
+    ) -> Result<(), LaunchError> {
+        let slot = self.slot(argument)?;
+        self.replace(slot, Given::Texture(view.clone()));
+        Ok(())
+    }
+
+    /// Replaces, or first gives, a sampler between two submissions.
+    ///
+    /// # Errors
+    /// [`LaunchError::UnknownArgument`].
+    pub fn set_sampler(
+        &mut self,
+        argument: &str,
+        sampler: &wgpu::Sampler,
+    ) -> Result<(), LaunchError> {
+        let slot = self.slot(argument)?;
+        self.replace(slot, Given::Sampler(sampler.clone()));
         Ok(())
     }
 }

@@ -3,7 +3,7 @@
 use crate::cases;
 use crate::harness::Fixture;
 use crate::launches::{INCREMENT, kernel};
-use tombolo::{Constants, DeviceBuffer, Program, launch::LaunchError};
+use tombolo::{Constants, DeviceBuffer, Launch, Program, launch::LaunchError};
 
 cases![
     outside_and_empty_slices_are_refused,
@@ -191,8 +191,10 @@ fn textures_and_samplers_are_bound(f: &Fixture) {
          @group(0) @binding(2) var painted: texture_storage_2d<rgba8unorm, write>;
          @group(1) @binding(0) var<storage, read_write> sink: array<vec4<f32>>;
          @compute @workgroup_size(2, 2) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
-            let c = textureSampleLevel(image, nearest, (vec2<f32>(id.xy) + 0.5) / 2.0, 0.0);
+            let at = (vec2<f32>(id.xy) + 0.5) / 2.0;
+            let c = textureSampleLevel(image, nearest, at, 0.0);
             sink[id.y * 2u + id.x] = c;
+            sink[4u + id.y * 2u + id.x] = textureSampleLevel(image, nearest, at + 1.0, 0.0);
             textureStore(painted, id.xy, c.bgra);
          }",
     );
@@ -218,18 +220,21 @@ fn textures_and_samplers_are_bound(f: &Fixture) {
     let pixels: [u8; 16] = [
         255, 0, 0, 255, 0, 255, 0, 255, 0, 0, 255, 255, 51, 102, 153, 0,
     ];
-    f.device.raw_queue().write_texture(
-        image.as_image_copy(),
-        &pixels,
-        wgpu::TexelCopyBufferLayout {
-            offset: 0,
-            bytes_per_row: Some(8),
-            rows_per_image: None,
-        },
-        image.size(),
-    );
+    let upload = |texture: &wgpu::Texture, pixels: &[u8; 16]| {
+        f.device.raw_queue().write_texture(
+            texture.as_image_copy(),
+            pixels,
+            wgpu::TexelCopyBufferLayout {
+                offset: 0,
+                bytes_per_row: Some(8),
+                rows_per_image: None,
+            },
+            texture.size(),
+        );
+    };
+    upload(&image, &pixels);
     let sampler = device.create_sampler(&wgpu::SamplerDescriptor::default());
-    let sink: DeviceBuffer<f32> = f.device.zeroed(16).unwrap();
+    let sink: DeviceBuffer<f32> = f.device.zeroed(32).unwrap();
     let view = image.create_view(&wgpu::TextureViewDescriptor::default());
     let mut launch = kernel
         .launch()
@@ -241,12 +246,44 @@ fn textures_and_samplers_are_bound(f: &Fixture) {
         )
         .buffer("sink", &sink)
         .invocations([2, 2]);
-    for _ in 0..2 {
+    // Inside the image, and beside it, where a sampler clamps to the last pixel or repeats the image.
+    let check = |launch: &mut Launch, pixels: [u8; 16], beside: [u8; 16]| {
+        sink.fill(-1.0, ..).unwrap();
         launch.submit().unwrap();
-        for (found, byte) in sink.read().unwrap().iter().zip(pixels) {
-            approx::assert_abs_diff_eq!(*found, f32::from(byte) / 255.0, epsilon = 1e-3);
+        let expected = pixels.iter().chain(&beside);
+        for (found, byte) in sink.read().unwrap().iter().zip(expected) {
+            approx::assert_abs_diff_eq!(*found, f32::from(*byte) / 255.0, epsilon = 1e-3);
         }
-    }
+    };
+    let last = |pixels: &[u8; 16]| std::array::from_fn(|i| pixels[12 + i % 4]);
+    check(&mut launch, pixels, last(&pixels));
+    check(&mut launch, pixels, last(&pixels));
+    let other = texture(wgpu::TextureUsages::TEXTURE_BINDING | wgpu::TextureUsages::COPY_DST);
+    let reversed = std::array::from_fn(|i| pixels[15 - i]);
+    upload(&other, &reversed);
+    let view = other.create_view(&wgpu::TextureViewDescriptor::default());
+    launch.set_texture("image", &view).unwrap();
+    check(&mut launch, reversed, last(&reversed));
+    let repeating = device.create_sampler(&wgpu::SamplerDescriptor {
+        address_mode_u: wgpu::AddressMode::Repeat,
+        address_mode_v: wgpu::AddressMode::Repeat,
+        ..wgpu::SamplerDescriptor::default()
+    });
+    launch.set_sampler("nearest", &repeating).unwrap();
+    check(&mut launch, reversed, reversed);
+    assert!(matches!(
+        launch.set_texture("nothing", &view),
+        Err(LaunchError::UnknownArgument { .. })
+    ));
+    assert!(matches!(
+        launch.set_sampler("nothing", &sampler),
+        Err(LaunchError::UnknownArgument { .. })
+    ));
+    // What does not fit is refused when it is submitted, as it is of a launch in the making.
+    launch.set_sampler("image", &sampler).unwrap();
+    assert!(launch.submit().is_err());
+    launch.set_texture("image", &view).unwrap();
+    check(&mut launch, reversed, reversed);
 }
 
 fn immediates_are_set(f: &Fixture) {

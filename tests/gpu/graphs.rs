@@ -106,9 +106,11 @@ fn a_mistake_in_any_launch_submits_none(f: &Fixture) {
             Some(GraphError::Launch {
                 node: 1,
                 run,
+                program,
                 source,
                 ..
             }) => {
+                assert_eq!(program, "test.wgsl");
                 assert!(matches!(*source, LaunchError::MissingArguments { .. }));
                 assert!(run.events().is_empty());
             }

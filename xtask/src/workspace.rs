@@ -49,6 +49,11 @@ impl Workspace {
         self.target.join("book")
     }
 
+    /// Where everything is built that says nothing else.
+    pub fn target_dir(&self) -> &Path {
+        &self.target
+    }
+
     /// Where fuzz targets are built, which are a workspace of their own.
     pub fn fuzz_dir(&self) -> PathBuf {
         self.target.join("fuzz")
@@ -119,6 +124,11 @@ impl Workspace {
     /// The manifest of the fuzz targets.
     pub fn fuzz_manifest(&self) -> PathBuf {
         self.root.join("fuzz/Cargo.toml")
+    }
+
+    /// The manifest of the published program that is ported.
+    pub fn port_manifest(&self) -> PathBuf {
+        self.root.join("ports/vello/Cargo.toml")
     }
 
     /// The manifest of the repository, for cargo calls from another directory.

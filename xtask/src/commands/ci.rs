@@ -2,9 +2,9 @@
 //!
 //! What would multiply its time is left to jobs of their own, beside it: `cargo xtask features`, for each set of which the
 //! dependencies are compiled anew; `cargo xtask cross` and `cargo xtask languages`, which compile them for five systems, and
-//! with the writers of every language; `cargo xtask deny`, which builds cargo-deny; `cargo package`, which builds all dependencies
-//! once more; the program that a panic ends, for which everything is compiled to abort; and the long and the instrumented
-//! runs of `cargo xtask stress`.
+//! with the writers of every language; `cargo xtask port`, whose program has dependencies of its own; `cargo xtask deny`, which
+//! builds cargo-deny; `cargo package`, which builds all dependencies once more; the program that a panic ends, for which
+//! everything is compiled to abort; and the long and the instrumented runs of `cargo xtask stress`.
 
 use std::fs;
 use std::process::Command;

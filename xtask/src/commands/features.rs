@@ -1,5 +1,5 @@
-//! `cargo xtask features`: the library with each of its features alone, and the fuzz targets with what their own lock file
-//! pins. Other features of wgpu have the dependencies compiled anew, which is why it is no part of `cargo xtask ci`.
+//! `cargo xtask features`: the library with each of its features alone, and the fuzz targets and the ported program with what
+//! their own lock files pin. Other features of wgpu have the dependencies compiled anew, which is why it is no part of `cargo xtask ci`.
 
 use std::process::Command;
 
@@ -30,6 +30,16 @@ fn fuzz_targets(workspace: &Workspace) -> Command {
     check
 }
 
+/// Looks the ported program over, with what its own lock file pins.
+fn port(workspace: &Workspace) -> Command {
+    let mut clippy = workspace.cargo();
+    clippy.args(["clippy", "--locked", "--manifest-path"]);
+    clippy.arg(workspace.port_manifest());
+    clippy.arg("--target-dir").arg(workspace.target_dir());
+    clippy.args(["--", "-D", "warnings"]);
+    clippy
+}
+
 /// Runs the command.
 pub fn run(workspace: &Workspace) -> Result<(), Error> {
     for features in FEATURES {
@@ -41,6 +51,12 @@ pub fn run(workspace: &Workspace) -> Result<(), Error> {
             process::run(&mut with_features(workspace, features))
         })?;
     }
+    step("the ported program", || {
+        let mut fmt = workspace.cargo();
+        fmt.args(["fmt", "--check", "--manifest-path"]);
+        process::run(fmt.arg(workspace.port_manifest()))?;
+        process::run(&mut port(workspace))
+    })?;
     step("fuzz targets", || {
         let mut fmt = workspace.cargo();
         fmt.args(["fmt", "--check", "--manifest-path"]);
