@@ -29,7 +29,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    adapters, bench, book, ci, cross, demo, deny, features, languages, stress, test, web,
+    adapters, bench, book, ci, cross, demo, deny, features, languages, mpi, stress, test, web,
 };
 use crate::error::Error;
 use crate::workspace::Workspace;
@@ -63,6 +63,8 @@ enum Command {
     Cross(cross::Args),
     /// Every kernel of the tests in the languages of all backends, judged by tools of these languages
     Languages(languages::Args),
+    /// The package tombolo-mpi, tested as several ranks of MPI on every adapter; installs Open MPI where it is missing
+    Mpi(mpi::Args),
     /// Every operation of the runtime from eight threads at once, also with a sanitizer
     Stress(stress::Args),
     /// The page of examples/web, built and served on this machine; with --test, run in Chromium and judged by its checks
@@ -96,6 +98,7 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Book => book::run(&workspace),
         Command::Cross(args) => cross::run(&workspace, args),
         Command::Languages(args) => languages::run(&workspace, args),
+        Command::Mpi(args) => mpi::run(&workspace, args),
         Command::Stress(args) => stress::run(&workspace, args),
         Command::Web(args) => web::run(&workspace, args),
         Command::Features => features::run(&workspace),

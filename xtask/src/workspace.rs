@@ -121,6 +121,16 @@ impl Workspace {
         self.root.join("fuzz/Cargo.toml")
     }
 
+    /// The manifest of the package whose programs run as ranks of MPI.
+    pub fn mpi_manifest(&self) -> PathBuf {
+        self.root.join("mpi/Cargo.toml")
+    }
+
+    /// Where the workspace is built.
+    pub fn target_dir(&self) -> &Path {
+        &self.target
+    }
+
     /// The manifest of the repository, for cargo calls from another directory.
     pub fn manifest(&self) -> PathBuf {
         self.root.join("Cargo.toml")
