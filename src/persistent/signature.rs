@@ -79,6 +79,10 @@ pub trait CallArguments: Send {
     /// Writes the values into so many words, which are zero.
     #[doc(hidden)]
     fn put(&self, words: &mut [u32]);
+    /// Reads the values out of words that [`CallArguments::put`] has written, perhaps in another process. Missing words are
+    /// zero.
+    #[doc(hidden)]
+    fn get(words: &[u32]) -> Self;
 }
 
 /// The result of a handler: a value of plain old data, or `()` for none.
@@ -123,6 +127,17 @@ macro_rules! arguments {
                     put_one(&self.$index, own);
                     rest = others;
                 )*
+            }
+
+            #[allow(unused_variables, unused_assignments, unused_mut)]
+            fn get(words: &[u32]) -> Self {
+                let mut rest = words;
+                ($({
+                    let count = size_of::<$argument>().div_ceil(4).min(rest.len());
+                    let (own, others) = rest.split_at(count);
+                    rest = others;
+                    take::<$argument>(own)
+                },)*)
             }
         }
     )*};

@@ -1,0 +1,46 @@
+//! Ranks of MPI for [Tombolo](tombolo): where one machine is not enough.
+//!
+//! Each rank is a process with a context and devices of its own. Ranges of buffers travel between ranks as messages
+//! ([`Ranks::isend`], [`Ranks::ireceive`]), from and to memory that devices use anyway ([`memory`]). All ranks together
+//! broadcast, gather, scatter and reduce.
+//!
+//! ```no_run
+//! use tombolo_mpi::Mpi;
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let mpi = Mpi::start()?;
+//!     let ranks = mpi.ranks();
+//!     let context = tombolo::Context::new()?;
+//!     let rows = context.buffer_from(&[ranks.rank(); 64])?;
+//!     // The last row goes to the next rank, and the first comes from the one before.
+//!     let sent = ranks.isend(rows.map(48..64)?, ranks.after(1), 0)?;
+//!     let received = ranks.ireceive(rows.map_overwrite(0..16)?, ranks.before(1), 0)?;
+//!     received.wait()?.unmap()?;
+//!     drop(sent.wait()?);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! Every wait may have a deadline, and every error names the operation, the other rank and the tag. See `docs/mpi.md`.
+#![warn(missing_docs)]
+
+mod collective;
+mod datatype;
+mod error;
+mod keeper;
+pub mod memory;
+mod operator;
+mod point_to_point;
+mod ranks;
+mod request;
+mod session;
+mod trace;
+mod wgsl_operator;
+
+pub use datatype::Number;
+pub use error::{MpiError, Operation};
+pub use operator::Operator;
+pub use ranks::{Ranks, Source, Tag};
+pub use request::{Envelope, Request, RequestEvent, RequestFuture, RequestStatus};
+pub use session::{Mpi, Options};
+pub use wgsl_operator::{Values, WgslOperator};
