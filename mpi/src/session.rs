@@ -11,6 +11,7 @@
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::os::raw::{c_int, c_void};
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
@@ -72,6 +73,8 @@ pub(crate) struct Session {
     pub(crate) most_tag: i32,
     pub(crate) options: Options,
     pub(crate) keeper: Keeper,
+    /// How many calls of other ranks were begun: each has a tag of its own for its answer.
+    pub(crate) call_numbers: AtomicU32,
     /// The first rank that has told of its failure, and its words.
     failed: Mutex<Option<(i32, String)>>,
 }
@@ -113,6 +116,7 @@ impl Mpi {
                 ..options
             },
             keeper: Keeper::default(),
+            call_numbers: AtomicU32::new(0),
             failed: Mutex::default(),
         };
         Ok(Self {

@@ -7,6 +7,7 @@ mod collectives;
 mod messages;
 mod operators;
 mod requests;
+mod servers;
 mod watchdog;
 
 use std::time::Duration;
@@ -48,6 +49,7 @@ fn main() {
         requests::TESTS,
         collectives::TESTS,
         operators::TESTS,
+        servers::TESTS,
     ];
     let wanted =
         |name: &str| filters.is_empty() || filters.iter().any(|part| name.contains(part.as_str()));
