@@ -344,6 +344,7 @@ fn running(request: ffi::MPI_Request, made: Option<datatype::Datatype>) -> Runni
     Running {
         requests: vec![request],
         types: made.into_iter().collect(),
+        is_cancelled: false,
         refused: None,
     }
 }
@@ -353,6 +354,7 @@ fn running_none() -> Running {
     Running {
         requests: Vec::new(),
         types: Vec::new(),
+        is_cancelled: false,
         refused: None,
     }
 }

@@ -50,6 +50,7 @@ pub(crate) fn start_send(
         Running {
             requests: vec![request],
             types: shape.made.into_iter().collect(),
+            is_cancelled: false,
             refused: None,
         }
     };
@@ -83,6 +84,7 @@ pub(crate) fn start_receive(
         Running {
             requests: vec![request],
             types: shape.made.into_iter().collect(),
+            is_cancelled: false,
             refused: None,
         }
     };

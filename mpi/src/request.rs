@@ -57,6 +57,8 @@ pub(crate) struct Running {
     pub(crate) requests: Vec<ffi::MPI_Request>,
     /// Freed when the requests have ended.
     pub(crate) types: Vec<Datatype>,
+    /// MPI was asked to take the receive back. Asked twice, Open MPI's `MPI_Cancel` follows a pointer to nowhere.
+    pub(crate) is_cancelled: bool,
     /// Why no more of them could be begun; those that were keep the memory.
     pub(crate) refused: Option<MpiError>,
 }
@@ -227,6 +229,7 @@ impl<M> Core<M> {
     fn ask_to_cancel(&self) {
         let mut inner = lock(&self.inner);
         if let (State::Running(running), true) = (&mut inner.state, self.is_receive)
+            && !std::mem::replace(&mut running.is_cancelled, true)
             && let Ok(_open) = self.session.enter(self.operation)
         {
             for request in &mut running.requests {

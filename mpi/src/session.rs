@@ -9,7 +9,7 @@
 //!    because many MPI libraries tell nothing of a rank that has left, and its messages just never come.
 
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::os::raw::{c_int, c_void};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
@@ -60,14 +60,17 @@ pub struct Mpi {
     stays: PhantomData<*const ()>,
 }
 
+/// A communicator that MPI frees at its end: freeing is an operation of all ranks, some of which may have failed.
+type Duplicate = ManuallyDrop<SimpleCommunicator>;
+
 /// What all handles and requests share.
 pub(crate) struct Session {
     /// Whether MPI may be called; closed by the end of the session.
     gate: RwLock<bool>,
-    pub(crate) messages: SimpleCommunicator,
-    pub(crate) calls: SimpleCommunicator,
-    pub(crate) operators: SimpleCommunicator,
-    notices: SimpleCommunicator,
+    pub(crate) messages: Duplicate,
+    pub(crate) calls: Duplicate,
+    pub(crate) operators: Duplicate,
+    notices: Duplicate,
     pub(crate) rank: i32,
     pub(crate) size: i32,
     pub(crate) most_tag: i32,
@@ -171,7 +174,7 @@ impl std::fmt::Debug for Mpi {
 }
 
 /// A communicator of the same ranks, with messages of its own, whose errors are returned.
-fn duplicated(world: &SimpleCommunicator) -> Result<SimpleCommunicator, MpiError> {
+fn duplicated(world: &SimpleCommunicator) -> Result<Duplicate, MpiError> {
     let operation = Operation::new("start", None, None);
     let copy = world.duplicate();
     for communicator in [world, &copy] {
@@ -181,7 +184,7 @@ fn duplicated(world: &SimpleCommunicator) -> Result<SimpleCommunicator, MpiError
         };
         check(operation, code, 0)?;
     }
-    Ok(copy)
+    Ok(ManuallyDrop::new(copy))
 }
 
 /// The largest tag; MPI promises this one at least (MPI 3.1, section 8.1.2).
