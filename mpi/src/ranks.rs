@@ -83,7 +83,7 @@ impl Ranks {
     }
 
     /// Tells all other ranks that this one has failed: their waits, and whatever they begin, fail with
-    /// [`MpiError::RankFailed`] and these words. Only the first failure is told on each rank.
+    /// [`MpiError::RankFailed`] and these words. A rank that another one's failure was told to has nothing more to tell.
     pub fn fail(&self, reason: &str) {
         self.session.tell_failure(reason);
     }

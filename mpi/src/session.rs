@@ -291,9 +291,13 @@ impl Session {
         Ok(Some((source, reason)))
     }
 
-    /// Tells all other ranks that this one has failed. Short messages, which no receiver has to wait for.
+    /// Tells all other ranks that this one has failed. Short messages, which no receiver has to wait for. Says nothing where
+    /// another rank has failed before: all have been told of that, and it is why this one fails.
     pub(crate) fn tell_failure(&self, reason: &str) {
         let operation = Operation::new("a notice of failure", None, None);
+        if self.check_others(operation).is_err() {
+            return;
+        }
         let Ok(_open) = self.enter(operation) else {
             return;
         };

@@ -31,6 +31,7 @@ const SCENARIOS: &[Scenario] = &[
         saw_equal_values,
     ),
     ("handles_outlive_their_session", 2, outliving, saw_the_end),
+    ("a_killed_rank_ends_all", 3, killed, saw_the_kill),
     ("nothing_is_started_twice", 1, twice, saw_one_start),
 ];
 
@@ -197,9 +198,12 @@ fn small_counts() {
     assert_eq!(received, of(ranks.before(1)));
     let data = if rank == 1 { of(1) } else { poison() };
     assert_eq!(ranks.broadcast(data, 1).unwrap(), of(1));
-    let sum: Vec<u32> = (0..LEN)
-        .map(|at| (0..size).map(|rank| of(rank)[at]).sum())
-        .collect();
+    let mut sum = vec![0u32; LEN];
+    for other in 0..size {
+        sum.iter_mut()
+            .zip(of(other))
+            .for_each(|(sum, value)| *sum += value);
+    }
     let (_, all) = ranks.allreduce(of(rank), poison(), Operator::Sum).unwrap();
     assert_eq!(all, sum);
     let into = (rank == 0).then(|| vec![0xdead_beefu32; LEN * size as usize]);
@@ -253,4 +257,27 @@ fn twice() {
 
 fn saw_one_start(_: &Output, lines: &[String]) {
     assert_eq!(lines, ["once"]);
+}
+
+/// Rank 1 is ended from outside. Open MPI's launcher ends all ranks then, and there is nothing left to be told.
+fn killed() {
+    let mpi = Mpi::start_with(options(MOST)).unwrap();
+    let ranks = mpi.ranks();
+    ranks.barrier().unwrap();
+    if ranks.rank() == 1 {
+        std::process::abort();
+    }
+    let error = ranks.receive(vec![0u8; 4], 1, 0).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            MpiError::RankFailed { .. } | MpiError::Library { .. }
+        ),
+        "{error}"
+    );
+}
+
+fn saw_the_kill(output: &Output, lines: &[String]) {
+    assert!(!output.status.success());
+    assert_eq!(lines, [""; 0]);
 }

@@ -135,7 +135,10 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
     if is_whole {
         step("format and lints of tombolo-mpi", || lints(workspace))?;
         step("tests of tombolo-mpi without ranks", || {
-            let mut tests = cargo(workspace, &["test", "--quiet", "--lib"]);
+            let mut tests = cargo(
+                workspace,
+                &["test", "--quiet", "--lib", "--test", "processes"],
+            );
             env.apply(&mut tests);
             process::run(&mut tests)
         })?;
