@@ -200,13 +200,25 @@ pub enum MpiError {
     Read(#[from] ReadError),
     /// The text of an operator.
     #[error(transparent)]
-    Kernel(#[from] KernelError),
+    Kernel(Box<KernelError>),
     /// A launch of an operator.
     #[error(transparent)]
-    Launch(#[from] LaunchError),
+    Launch(Box<LaunchError>),
     /// A launch that an operator waits for.
     #[error(transparent)]
     Wait(#[from] WaitError),
+}
+
+impl From<KernelError> for MpiError {
+    fn from(error: KernelError) -> Self {
+        Self::Kernel(Box::new(error))
+    }
+}
+
+impl From<LaunchError> for MpiError {
+    fn from(error: LaunchError) -> Self {
+        Self::Launch(Box::new(error))
+    }
 }
 
 fn rank_text(rank: Option<i32>) -> String {

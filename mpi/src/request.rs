@@ -285,10 +285,12 @@ impl Backoff {
 
     pub(crate) fn pause(&mut self) {
         self.looks = self.looks.saturating_add(1);
-        match self.looks {
-            ..=Self::SPINS => std::hint::spin_loop(),
-            ..=Self::YIELDS => std::thread::yield_now(),
-            _ => std::thread::sleep(Self::SLEEP),
+        if self.looks <= Self::SPINS {
+            std::hint::spin_loop();
+        } else if self.looks <= Self::YIELDS {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(Self::SLEEP);
         }
     }
 }
