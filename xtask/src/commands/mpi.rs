@@ -153,7 +153,7 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
                 env.apply(tests.args(&args.filters));
                 process::run(&mut tests)?;
                 match is_whole {
-                    true => process::run(&mut plate(workspace, &env, ranks)),
+                    true => process::run(&mut plate(workspace, &env, ranks)?),
                     false => Ok(()),
                 }
             })?;
@@ -228,18 +228,16 @@ fn mpirun(ranks: u32) -> Vec<String> {
 }
 
 /// The example of the plate over ranks, which fails unless its plate is that of one process, bit for bit.
-fn plate(workspace: &Workspace, env: &AdapterEnv, ranks: u32) -> Command {
+fn plate(workspace: &Workspace, env: &AdapterEnv, ranks: u32) -> Result<Command, Error> {
+    let scratch = workspace.scratch_dir();
+    fs::create_dir_all(&scratch).map_err(Error::io("create", &scratch))?;
     let args = ["run", "--quiet", "--example", "heat2d_mpi"];
     let mut command = cargo(workspace, &args);
     command.args(["--config", &runner(ranks), "--"]);
     command.args(["--steps", "40", "--check", "--restart"]);
-    command.arg(checkpoint(&workspace.scratch_dir()));
+    command.arg(scratch.join("heat2d_mpi.checkpoint"));
     env.apply(&mut command);
-    command
-}
-
-fn checkpoint(scratch: &Path) -> PathBuf {
-    scratch.join("heat2d_mpi.checkpoint")
+    Ok(command)
 }
 
 /// Prints the tables of the page on scale.
