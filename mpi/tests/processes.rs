@@ -68,7 +68,6 @@ fn start(name: &str, ranks: u32) -> Output {
         "--oversubscribe",
         "--allow-run-as-root",
     ]);
-    command.args(["--mca", "mpi_yield_when_idle", "1"]);
     command.arg(program).env(SCENARIO, name);
     let mut child = command
         .stdout(Stdio::piped())

@@ -2,6 +2,7 @@
 //! that is received into is poisoned first.
 
 use tombolo::allocator_api2::vec::Vec as HeapVec;
+use tombolo::device::Tier;
 use tombolo::{Constants, Program};
 use tombolo_mpi::memory::part;
 use tombolo_mpi::{MpiError, Source, Tag};
@@ -143,6 +144,31 @@ fn vectors_in_the_heap_are_messages(world: &World) {
     assert_eq!(received.as_ptr(), place);
     assert_eq!(received.as_slice(), values(from, 0..LEN));
     assert_eq!(sent.as_slice(), values(rank, 0..LEN));
+    // Devices with a copy of the heap refuse launches while the host has vectors there.
+    if heap.tier(&world.device) == Tier::CoarseGrained {
+        return;
+    }
+    let program = Program::new(
+        "sum.wgsl",
+        "alias Words = array<u32>;
+         @group(0) @binding(0) var<storage, read_write> sum: array<u32>;
+         @group(0) @binding(1) var<uniform> words: usm_ptr;
+         @group(0) @binding(2) var<uniform> count: u32;
+         @compute @workgroup_size(1) fn main() {
+             for (var i = 0u; i < count; i++) { sum[0] += usm_Words(words)[i]; }
+         }",
+    );
+    let kernel = world
+        .device
+        .kernel(&program.unwrap(), "main", &Constants::new())
+        .unwrap();
+    let sum = world.device.zeroed::<u32>(1).unwrap();
+    let words = heap.pointer_to(place).unwrap();
+    let launch = kernel.launch().buffer("sum", &sum).value("words", &words);
+    let launch = launch.value("count", &(LEN as u32)).invocations(1).submit();
+    launch.unwrap().wait().unwrap();
+    let expected: u32 = values(from, 0..LEN).iter().sum();
+    assert_eq!(sum.read().unwrap(), [expected]);
 }
 
 fn several_devices_of_a_rank_share_a_buffer(world: &World) {

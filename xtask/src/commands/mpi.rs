@@ -2,7 +2,7 @@
 //!
 //! # How it works
 //! 1. Open MPI and libclang, which the bindings of the crate `mpi` are made with, are installed where they are missing.
-//! 2. The package is checked for format and lints. It is no member of the workspace, so that the workspace goes on building
+//! 2. The package is checked for format, lints and docs. It is no member of the workspace, so that the workspace goes on building
 //!    on machines without MPI; `mpi/Cargo.toml` says more.
 //! 3. Tests that need no ranks run once. The others run on every adapter, as 1, 2, 4 and 7 ranks that share this machine, and
 //!    so does the example `heat2d_mpi`, which compares its plate with that of one process.
@@ -133,7 +133,7 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
     }
     let is_whole = args.filters.is_empty();
     if is_whole {
-        step("format and lints of tombolo-mpi", || lints(workspace))?;
+        step("format, lints and docs of tombolo-mpi", || lints(workspace))?;
         step("tests of tombolo-mpi without ranks", || {
             let mut tests = cargo(
                 workspace,
@@ -206,7 +206,9 @@ fn lints(workspace: &Workspace) -> Result<(), Error> {
     fmt.args(["fmt", "--check", "--manifest-path"]);
     process::run(fmt.arg(workspace.mpi_manifest()))?;
     let mut clippy = cargo(workspace, &["clippy", "--quiet", "--all-targets"]);
-    process::run(clippy.args(["--", "-D", "warnings"]))
+    process::run(clippy.args(["--", "-D", "warnings"]))?;
+    let mut doc = cargo(workspace, &["doc", "--quiet", "--no-deps"]);
+    process::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
 /// The option of cargo by which programs are started as ranks.
@@ -222,8 +224,8 @@ fn runner(ranks: u32) -> String {
 fn mpirun(ranks: u32) -> Vec<String> {
     let mut words = vec!["mpirun".to_owned(), "-n".to_owned(), ranks.to_string()];
     words.extend(["--oversubscribe", "--allow-run-as-root"].map(str::to_owned));
-    // Ranks that share cores wait for each other: whoever waits gives its core away.
-    words.extend(["--mca", "mpi_yield_when_idle", "1"].map(str::to_owned));
+    // Requests sleep between looks; a look that yields as well loses a time slice to kernels that run on the processor.
+    words.extend(["--mca", "mpi_yield_when_idle", "0"].map(str::to_owned));
     words
 }
 
