@@ -7,8 +7,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::backoff::Backoff;
 use crate::error::MpiError;
-use crate::request::{Backoff, Look};
+use crate::request::Look;
 
 /// Keeps requests until they have ended.
 #[derive(Default)]

@@ -21,12 +21,23 @@
 //! }
 //! ```
 //!
+//! # How the rooms connect
+//!
+//! `session.rs` starts and ends MPI, by the crate `mpi` (rsmpi), and looks for ranks that have failed. `request.rs` has what is under
+//! way, and `keeper.rs` what nobody waits for; `point_to_point.rs` and `collective.rs` begin operations on [`memory`], whose bytes
+//! `datatype.rs` describes to MPI; `wgsl_operator.rs` combines on devices; `server/` calls other ranks' functions.
+//!
+//! MPI's functions are called by rsmpi's bindings and not by its safe layer: that one has no results, since MPI ends the process at an
+//! error unless told otherwise, and its requests borrow memory until the end of a scope.
+//!
 //! Every wait may have a deadline, and every error names the operation, the other rank and the tag. See `docs/mpi.md`.
 #![warn(missing_docs)]
 
+mod backoff;
 mod collective;
 mod datatype;
 mod error;
+mod event;
 mod keeper;
 pub mod memory;
 mod operator;
@@ -40,9 +51,10 @@ mod wgsl_operator;
 
 pub use datatype::Number;
 pub use error::{MpiError, Operation};
+pub use event::RequestEvent;
 pub use operator::Operator;
 pub use ranks::{Ranks, Source, Tag};
-pub use request::{Envelope, Request, RequestEvent, RequestFuture, RequestStatus};
+pub use request::{Envelope, Request, RequestFuture, RequestStatus};
 pub use server::{RemoteCall, RemoteCallFuture, RemoteFunction, RemoteServer, RemoteServerBuilder};
 pub use session::{Mpi, Options};
 pub use wgsl_operator::{Values, WgslOperator};

@@ -18,8 +18,10 @@ use std::time::{Duration, Instant};
 
 use mpi::ffi;
 
+use crate::backoff::Backoff;
 use crate::datatype::Datatype;
 use crate::error::{MpiError, Operation, check};
+use crate::event::{EventCore, RequestEvent};
 use crate::session::Session;
 use crate::trace::span;
 
@@ -266,35 +268,6 @@ impl<M> Core<M> {
     }
 }
 
-/// The distance between two looks.
-#[derive(Default)]
-pub(crate) struct Backoff {
-    begun: Option<Instant>,
-    looks: u32,
-}
-
-impl Backoff {
-    /// Looks follow each other without a pause for so long: a message of a neighbour takes less.
-    const SPIN: Duration = Duration::from_micros(50);
-    /// Then the thread sleeps between looks, and gives its core to kernels that run on the processor. It does not yield: whoever yields
-    /// beside busy threads comes back a time slice later, which is some milliseconds, and whoever sleeps when the time is over.
-    const SLEEP: Duration = Duration::from_micros(20);
-
-    /// Whether it is time for something rarer.
-    pub(crate) fn is_slow(&self) -> bool {
-        self.looks.is_multiple_of(16) && self.looks > 0
-    }
-
-    pub(crate) fn pause(&mut self) {
-        let begun = *self.begun.get_or_insert_with(Instant::now);
-        self.looks = self.looks.wrapping_add(1);
-        match begun.elapsed() < Self::SPIN {
-            true => std::hint::spin_loop(),
-            false => std::thread::sleep(Self::SLEEP),
-        }
-    }
-}
-
 /// A message or an operation of all ranks under way, which owns its memory and gives it back: [`Request::wait`], ask for the
 /// status, or `.await`.
 ///
@@ -466,14 +439,6 @@ impl<M> Core<M> {
     }
 }
 
-/// A request without the type of its memory.
-trait EventCore: Look {
-    fn wait(&self, timeout: Option<Duration>) -> Result<(), MpiError>;
-    fn status(&self) -> RequestStatus;
-    fn operation(&self) -> Operation;
-    fn timeout(&self) -> Option<Duration>;
-}
-
 impl<M: Send> EventCore for Core<M> {
     fn wait(&self, timeout: Option<Duration>) -> Result<(), MpiError> {
         self.wait_until(timeout)?;
@@ -494,52 +459,5 @@ impl<M: Send> EventCore for Core<M> {
 
     fn timeout(&self) -> Option<Duration> {
         self.session.timeout()
-    }
-}
-
-/// The end of a [`Request`]: wait, or ask for the status. Cheap to clone; the memory stays with the request.
-#[derive(Clone)]
-pub struct RequestEvent {
-    core: Arc<dyn EventCore>,
-}
-
-impl RequestEvent {
-    /// Waits until the request has ended.
-    ///
-    /// # Errors
-    /// As [`Request::wait`].
-    pub fn wait(&self) -> Result<(), MpiError> {
-        self.core.wait(self.core.timeout())
-    }
-
-    /// Waits at most for `timeout`.
-    ///
-    /// # Errors
-    /// As [`Request::wait_timeout`].
-    pub fn wait_timeout(&self, timeout: Duration) -> Result<(), MpiError> {
-        self.core.wait(Some(timeout))
-    }
-
-    /// Where the request stands. Looks once, and never blocks.
-    pub fn status(&self) -> RequestStatus {
-        self.core.status()
-    }
-
-    /// Waits for all of `events`.
-    ///
-    /// # Errors
-    /// The error of the first that has failed; the others have been waited for all the same.
-    pub fn wait_all(events: &[&Self]) -> Result<(), MpiError> {
-        let ends: Vec<_> = events.iter().map(|event| event.wait()).collect();
-        ends.into_iter().collect()
-    }
-}
-
-impl fmt::Debug for RequestEvent {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RequestEvent")
-            .field("operation", &self.core.operation())
-            .field("status", &self.status())
-            .finish_non_exhaustive()
     }
 }

@@ -26,10 +26,11 @@ use tombolo::server::{CallArguments, CallResult, DeviceFunction};
 
 pub use call::{RemoteCall, RemoteCallFuture, RemoteFunction};
 
+use crate::backoff::Backoff;
 use crate::error::{MpiError, Operation};
 use crate::point_to_point::{bytes_of, bytes_of_mut, probe, start_receive, start_send};
 use crate::ranks::Ranks;
-use crate::request::{Backoff, Core};
+use crate::request::Core;
 use crate::session::Session;
 use wire::{Call, Status};
 
