@@ -129,7 +129,7 @@ macro_rules! arguments {
                 )*
             }
 
-            #[allow(unused_variables, unused_assignments, unused_mut)]
+            #[allow(unused_variables, unused_assignments, unused_mut, clippy::unused_unit)]
             fn get(words: &[u32]) -> Self {
                 let mut rest = words;
                 ($({
@@ -186,5 +186,25 @@ pub(super) fn check<A: CallArguments, R: CallResult>(
             None => Ok(()),
         },
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_come_out_of_their_words() {
+        fn through<A: CallArguments + PartialEq + std::fmt::Debug>(arguments: A) {
+            let mut words = vec![0; A::words()];
+            arguments.put(&mut words);
+            assert_eq!(A::get(&words), arguments);
+        }
+        through(());
+        through((7u32,));
+        through((1u32, [0.5f32, -2.0, 3.0], -9i32));
+        through(([1u8, 2, 3, 4, 5], 6u16, 7u64, 8u32, 9i32, 10.5f32));
+        // What is missing is zero.
+        assert_eq!(<(u32, u32)>::get(&[5]), (5, 0));
     }
 }

@@ -8,7 +8,7 @@
 //!    so does the example `heat2d_mpi`, which compares its plate with that of one process.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use crate::apt::Apt;
@@ -257,6 +257,8 @@ fn table(workspace: &Workspace, env: &AdapterEnv, args: &Args) -> Result<(), Err
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
