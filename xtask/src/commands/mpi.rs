@@ -236,6 +236,9 @@ fn plate(workspace: &Workspace, env: &AdapterEnv, ranks: u32) -> Result<Command,
     let args = ["run", "--quiet", "--example", "heat2d_mpi"];
     let mut command = cargo(workspace, &args);
     command.args(["--config", &runner(ranks), "--"]);
+    // Both with one device for each rank, and with two that exchange rows by themselves.
+    let devices = if ranks.is_multiple_of(2) { "2" } else { "1" };
+    command.args(["--devices", devices]);
     command.args(["--steps", "40", "--check", "--restart"]);
     command.arg(scratch.join("heat2d_mpi.checkpoint"));
     env.apply(&mut command);
