@@ -103,6 +103,20 @@ pub enum MpiError {
         /// The type of the elements.
         element: &'static str,
     },
+    /// The elements of an operator in WGSL are of another size than those of Rust.
+    #[error(
+        "an array of `{wgsl}` has {stride} bytes for each element, and `{element}` has {bytes}: take types of one layout"
+    )]
+    OperatorType {
+        /// The type in WGSL.
+        wgsl: String,
+        /// Bytes from one element to the next.
+        stride: usize,
+        /// The type in Rust.
+        element: &'static str,
+        /// Its bytes.
+        bytes: usize,
+    },
     /// The message is longer than the memory for it.
     #[error(
         "{operation}: the message is longer than the {capacity} bytes there are for it; receive into more"

@@ -13,6 +13,7 @@ use std::marker::PhantomData;
 use bytemuck::Pod;
 use mpi::traits::AsRaw;
 use tombolo::buffers::{BufferArgument, MemoryError, PinnedVec};
+use tombolo::kernel::{ArgumentKind, Shape};
 use tombolo::{Buffer, Constants, Device, DeviceBuffer, Kernel, Program};
 
 use crate::error::{MpiError, Operation};
@@ -47,7 +48,7 @@ impl<T: Pod + Send> WgslOperator<T> {
     /// The operator `text`, which declares `fn op(a: E, b: E) -> E` for the WGSL type `element`, laid out as `T` is.
     ///
     /// # Errors
-    /// [`MpiError::Kernel`] for a text that is no such operator. A type of another size is an error of the first launch.
+    /// [`MpiError::Kernel`] for a text that is no such operator; [`MpiError::OperatorType`] for types of different sizes.
     pub fn new(device: &Device, element: &str, text: &str) -> Result<Self, MpiError> {
         let text = format!(
             "{text}
@@ -61,8 +62,18 @@ fn operator_all(@builtin(global_invocation_id) id: vec3<u32>) {{
 "
         );
         let program = Program::new("operator.wgsl", text)?;
+        let kernel = device.kernel(&program, "operator_all", &Constants::new())?;
+        let (stride, bytes) = (stride_of_result(&kernel), size_of::<T>());
+        if stride != bytes {
+            return Err(MpiError::OperatorType {
+                wgsl: element.to_owned(),
+                stride,
+                element: std::any::type_name::<T>(),
+                bytes,
+            });
+        }
         Ok(Self {
-            kernel: device.kernel(&program, "operator_all", &Constants::new())?,
+            kernel,
             device: device.clone(),
             element: PhantomData,
         })
@@ -84,6 +95,22 @@ fn operator_all(@builtin(global_invocation_id) id: vec3<u32>) {{
         launch.invocations(len as u32).submit()?;
         Ok(())
     }
+}
+
+/// Bytes from one element of the result to the next.
+fn stride_of_result(kernel: &Kernel) -> usize {
+    let arguments = &kernel.interface().arguments;
+    let found = arguments.iter().find_map(|argument| match &argument.kind {
+        ArgumentKind::Storage {
+            writable: true,
+            layout,
+        } => match layout.shape {
+            Shape::Array { stride, .. } => Some(stride as usize),
+            _ => None,
+        },
+        _ => None,
+    });
+    found.unwrap_or_default()
 }
 
 /// Buffers that operators read and write: a [`DeviceBuffer`] of the operator's device, or a [`Buffer`] of its context.

@@ -104,4 +104,10 @@ fn operators_are_checked(world: &World) {
         .reduce_by(&operator, &from, none, ranks.rank())
         .unwrap_err();
     assert!(matches!(error, MpiError::Length { len: 0, .. }), "{error}");
+    let other = "fn op(a: vec3<f32>, b: vec3<f32>) -> vec3<f32> { return a + b; }";
+    let error = WgslOperator::<[f32; 3]>::new(device, "vec3<f32>", other).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "an array of `vec3<f32>` has 16 bytes for each element, and `[f32; 3]` has 12: take types of one layout"
+    );
 }
