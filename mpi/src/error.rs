@@ -170,19 +170,15 @@ pub enum MpiError {
         message: String,
     },
     /// No function of this name, or one of other types, is served by the rank.
-    #[error(
-        "rank {rank} serves no function `{name}` with {given} words of arguments and {taken} bytes of result: it has {served}"
-    )]
+    #[error("rank {rank} serves no function `{name}` of the types {types}: it has {served}")]
     NoFunction {
         /// The rank.
         rank: i32,
         /// The function asked for.
         name: String,
-        /// Words of its arguments.
-        given: usize,
-        /// Bytes of its result.
-        taken: usize,
-        /// The functions that are served.
+        /// The types of its calls in Rust.
+        types: String,
+        /// The functions that are served, with theirs.
         served: String,
     },
     /// The function failed on the rank that serves it.

@@ -87,12 +87,18 @@ fn operator_all(@builtin(global_invocation_id) id: vec3<u32>) {{
         result: BufferArgument,
         len: usize,
     ) -> Result<(), MpiError> {
+        let invocations = u32::try_from(len).map_err(|_| MpiError::Length {
+            operation: Operation::new("an operator", None, None),
+            what: "a buffer",
+            len,
+            needed: u32::MAX as usize,
+        })?;
         let launch = self.kernel.launch();
         let launch = launch.buffer("operator_left", left);
         let launch = launch.buffer("operator_right", right);
         let launch = launch.overwrite("operator_result", result);
         // A failure of the launch is the answer of the read of its results.
-        launch.invocations(len as u32).submit()?;
+        launch.invocations(invocations).submit()?;
         Ok(())
     }
 }

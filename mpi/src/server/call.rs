@@ -31,7 +31,7 @@ impl Ranks {
     /// answer, which comes when its [`RemoteServer`](crate::RemoteServer) was started.
     ///
     /// # Errors
-    /// [`MpiError::NoFunction`], where sizes differ as well; [`MpiError::NoRank`]; the errors of messages.
+    /// [`MpiError::NoFunction`], where the names of types differ as well; [`MpiError::NoRank`]; the errors of messages.
     pub fn function<A: CallArguments, R: CallResult>(
         &self,
         server: i32,
@@ -92,7 +92,7 @@ impl<A: CallArguments, R: CallResult> RemoteFunction<A, R> {
             given: A::words(),
             taken,
             name: self.name.clone(),
-            arguments: arguments.unwrap_or_default(),
+            arguments: arguments.unwrap_or_else(|| Call::asking(&wire::types_of::<A, R>())),
         };
         let communicator = session.calls.as_raw();
         let memory = vec![0u32; wire::most_words(taken)];
@@ -111,8 +111,7 @@ impl<A: CallArguments, R: CallResult> RemoteFunction<A, R> {
             asked: Asked {
                 server: self.server,
                 name: self.name.clone(),
-                given: A::words(),
-                taken,
+                types: wire::types_of::<A, R>,
             },
             result: PhantomData,
         })
@@ -143,8 +142,8 @@ impl<A, R> fmt::Debug for RemoteFunction<A, R> {
 struct Asked {
     server: i32,
     name: String,
-    given: usize,
-    taken: usize,
+    /// Written for an error alone.
+    types: fn() -> String,
 }
 
 impl Asked {
@@ -166,8 +165,7 @@ impl Asked {
             Some((Status::Unknown, payload)) => Err(MpiError::NoFunction {
                 rank: self.server,
                 name: self.name.clone(),
-                given: self.given,
-                taken: self.taken,
+                types: (self.types)(),
                 served: text(payload),
             }),
             _ => Err(failed("the answer is none of this version".to_owned())),

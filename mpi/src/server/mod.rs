@@ -42,6 +42,8 @@ type Serve = dyn Fn(&[u32]) -> Result<Vec<u8>, String> + Send + Sync;
 
 /// A function that is served.
 struct Served {
+    /// The types of its calls.
+    types: String,
     given: usize,
     taken: usize,
     serve: Box<Serve>,
@@ -83,6 +85,7 @@ impl RemoteServerBuilder {
             Ok(bytemuck::bytes_of(&result).to_vec())
         };
         let served = Served {
+            types: wire::types_of::<A, R>(),
             given: A::words(),
             taken: size_of::<R>(),
             serve: Box::new(serve),
@@ -289,7 +292,10 @@ impl Shared {
             return self.answer(call, Status::Unknown, self.describe().as_bytes());
         };
         if call.only_asks {
-            return self.answer(call, Status::Done, &vec![0; call.taken]);
+            return match call.arguments == Call::asking(&served.types) {
+                true => self.answer(call, Status::Done, &vec![0; call.taken]),
+                false => self.answer(call, Status::Unknown, self.describe().as_bytes()),
+            };
         }
         // A handler that panics is that call's failure, and not the server's.
         let work = std::panic::AssertUnwindSafe(|| (served.serve)(&call.arguments));
@@ -302,10 +308,7 @@ impl Shared {
 
     /// The functions, in words.
     fn describe(&self) -> String {
-        let one = |(name, served): (&String, &Served)| {
-            let Served { given, taken, .. } = served;
-            format!("`{name}` ({given} words, {taken} bytes)")
-        };
+        let one = |(name, served): (&String, &Served)| format!("`{name}`: {}", served.types);
         let all: Vec<_> = self.functions.iter().map(one).collect();
         match all.is_empty() {
             true => "none".to_owned(),

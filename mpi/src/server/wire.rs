@@ -5,7 +5,8 @@
 //! answer:  status | bytes | payload …
 //! ```
 //!
-//! The payload of an answer is the result, or the text of an error.
+//! Who only asks whether there is such a function gives its types in the place of arguments: the bytes of a text, and zeros to the end
+//! of a word. The payload of an answer is the result, or the text of an error.
 
 use crate::error::Operation;
 
@@ -51,7 +52,20 @@ fn put_bytes(words: &mut Vec<u32>, bytes: &[u8]) {
     place[..bytes.len()].copy_from_slice(bytes);
 }
 
+/// A call's types, as both sides write them.
+pub(crate) fn types_of<A, R>() -> String {
+    use std::any::type_name;
+    format!("{} -> {}", type_name::<A>(), type_name::<R>())
+}
+
 impl Call {
+    /// What stands in the place of arguments where a call only asks.
+    pub(crate) fn asking(types: &str) -> Vec<u32> {
+        let mut words = Vec::new();
+        put_bytes(&mut words, types.as_bytes());
+        words
+    }
+
     /// The message.
     pub(crate) fn words(&self) -> Vec<u32> {
         let mut words = vec![
