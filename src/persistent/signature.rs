@@ -79,6 +79,10 @@ pub trait CallArguments: Send {
     /// Writes the values into so many words, which are zero.
     #[doc(hidden)]
     fn put(&self, words: &mut [u32]);
+    /// Reads the values out of words that [`CallArguments::put`] has written, perhaps in another process. Missing words are
+    /// zero.
+    #[doc(hidden)]
+    fn get(words: &[u32]) -> Self;
 }
 
 /// The result of a handler: a value of plain old data, or `()` for none.
@@ -123,6 +127,17 @@ macro_rules! arguments {
                     put_one(&self.$index, own);
                     rest = others;
                 )*
+            }
+
+            #[allow(unused_variables, unused_assignments, unused_mut, clippy::unused_unit)]
+            fn get(words: &[u32]) -> Self {
+                let mut rest = words;
+                ($({
+                    let count = size_of::<$argument>().div_ceil(4).min(rest.len());
+                    let (own, others) = rest.split_at(count);
+                    rest = others;
+                    take::<$argument>(own)
+                },)*)
             }
         }
     )*};
@@ -171,5 +186,25 @@ pub(super) fn check<A: CallArguments, R: CallResult>(
             None => Ok(()),
         },
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_come_out_of_their_words() {
+        fn through<A: CallArguments + PartialEq + std::fmt::Debug>(arguments: A) {
+            let mut words = vec![0; A::words()];
+            arguments.put(&mut words);
+            assert_eq!(A::get(&words), arguments);
+        }
+        through(());
+        through((7u32,));
+        through((1u32, [0.5f32, -2.0, 3.0], -9i32));
+        through(([1u8, 2, 3, 4, 5], 6u16, 7u64, 8u32, 9i32, 10.5f32));
+        // What is missing is zero.
+        assert_eq!(<(u32, u32)>::get(&[5]), (5, 0));
     }
 }

@@ -12,6 +12,13 @@ pub const BY_HAND: &str = "  Debian, Ubuntu:  sudo apt-get install mesa-vulkan-d
   Arch:            sudo pacman -S vulkan-swrast vulkan-icd-loader
   macOS, Windows:  nothing (Metal and DX12 are part of the system)";
 
+/// What MPI programs are built and started with, to install by hand.
+const MPI_BY_HAND: &str =
+    "  Debian, Ubuntu:  sudo apt-get install libopenmpi-dev openmpi-bin libclang-dev
+  Fedora:          sudo dnf install openmpi-devel clang-devel
+  Arch:            sudo pacman -S openmpi clang
+  macOS:           brew install open-mpi llvm";
+
 /// What needs no driver.
 pub const EMBEDDED_ALONE: &str = "Nothing needs to be installed for the adapter that is compiled in: `cargo xtask demo` falls back on it, and \
      `cargo xtask test --no-lavapipe --no-swiftshader` tests on it alone";
@@ -66,6 +73,14 @@ pub enum Error {
     NoPackageManager {
         /// The Debian names of what is missing.
         missing: String,
+    },
+    /// Ranks of MPI cannot be built or started here.
+    #[error("this machine lacks {packages}, {why}; install by hand and try again:\n{MPI_BY_HAND}")]
+    NoMpi {
+        /// The Debian names of what is missing.
+        packages: String,
+        /// Why it is not installed now.
+        why: String,
     },
     /// Installing needs root, and there is no way to become root.
     #[error(

@@ -29,7 +29,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    adapters, bench, book, ci, cross, demo, deny, features, languages, port, stress, test, web,
+    adapters, bench, book, ci, cross, demo, deny, features, languages, mpi, port, stress, test, web,
 };
 use crate::error::Error;
 use crate::workspace::Workspace;
@@ -65,6 +65,8 @@ enum Command {
     Languages(languages::Args),
     /// Vello's published shaders with this crate as their host, on every adapter, compared with Vello's own results
     Port(port::Args),
+    /// The package tombolo-mpi, tested as several ranks of MPI on every adapter; installs Open MPI where it is missing
+    Mpi(mpi::Args),
     /// Every operation of the runtime from eight threads at once, also with a sanitizer
     Stress(stress::Args),
     /// The page of examples/web, built and served on this machine; with --test, run in Chromium and judged by its checks
@@ -99,6 +101,7 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Cross(args) => cross::run(&workspace, args),
         Command::Languages(args) => languages::run(&workspace, args),
         Command::Port(args) => port::run(&workspace, args),
+        Command::Mpi(args) => mpi::run(&workspace, args),
         Command::Stress(args) => stress::run(&workspace, args),
         Command::Web(args) => web::run(&workspace, args),
         Command::Features => features::run(&workspace),

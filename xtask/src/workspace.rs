@@ -131,6 +131,11 @@ impl Workspace {
         self.root.join("ports/vello/Cargo.toml")
     }
 
+    /// The manifest of the package whose programs run as ranks of MPI.
+    pub fn mpi_manifest(&self) -> PathBuf {
+        self.root.join("mpi/Cargo.toml")
+    }
+
     /// The manifest of the repository, for cargo calls from another directory.
     pub fn manifest(&self) -> PathBuf {
         self.root.join("Cargo.toml")

@@ -9,6 +9,7 @@ pub mod demo;
 pub mod deny;
 pub mod features;
 pub mod languages;
+pub mod mpi;
 pub mod port;
 pub mod sanitize;
 pub mod stress;

@@ -7,11 +7,13 @@
 //!
 //! - [`calls`]: clients and servers over one and two ports, stopping servers, leaving clients, and withdrawn calls.
 //! - [`tickets`]: calls begun, and collected or left by the holder of the ticket.
+//! - [`packed`]: invocations of a subgroup that share packets.
 //! - `persistent::model` explores servers on devices by the same means.
 //!
 //! Every step left out (a fence, a look, the order of two stores) must be noticed: each has its mutants.
 
 mod calls;
+mod packed;
 mod tickets;
 
 use std::collections::{BTreeSet, VecDeque};

@@ -1,0 +1,190 @@
+//! What messages, calls and steps cost on this machine, and what the model of docs/mpi.md makes of them.
+
+use std::error::Error;
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use tombolo::Context;
+use tombolo_mpi::memory::{ReceiveMemory, SendMemory};
+use tombolo_mpi::{Operator, Ranks, RemoteServer};
+
+use crate::plate::Plate;
+use crate::simulation::{Exchange, Simulation};
+
+/// Cells of a row, and rows of each rank, of the table of weak scaling.
+const WIDTH: u32 = 2048;
+const ROWS: u32 = 512;
+/// Rows of a plate that is computed in no time, which leaves what is paid for each step.
+const FEW_ROWS: u32 = 16;
+const STEPS: u32 = 40;
+
+/// The least of several measurements: what others of the machine do adds to some of them, and takes from none.
+fn least(all: Vec<Duration>) -> Duration {
+    all.into_iter().min().unwrap_or_default()
+}
+
+/// Prints the table, on rank 0.
+pub fn print(ranks: &Ranks, context: &Context) -> Result<bool, Box<dyn Error>> {
+    let is_first = ranks.rank() == 0;
+    if ranks.size() == 2 {
+        messages(ranks, context)?;
+        calls(ranks)?;
+    }
+    for rows in [FEW_ROWS, ROWS] {
+        let before = steps(ranks, context, Exchange::Before, rows)?;
+        let beside = steps(ranks, context, Exchange::Beside, rows)?;
+        let alone = alone(ranks, context, rows)?;
+        if is_first {
+            let [before, beside, alone] =
+                [before, beside, alone].map(|time| time.as_secs_f64() * 1e6);
+            println!(
+                "{} ranks, {WIDTH} x {rows} cells each, us a step: {alone:.0} without messages, {beside:.0} beside, {before:.0} before",
+                ranks.size(),
+            );
+        }
+    }
+    Ok(true)
+}
+
+/// Half of the time that a message and its answer take, for some sizes and kinds of memory.
+fn messages(ranks: &Ranks, context: &Context) -> Result<(), Box<dyn Error>> {
+    for len in [2usize, 256, 2048, 16 << 10, 256 << 10, 1 << 20] {
+        let mut pinned = context.pinned_vec::<u32>(len)?;
+        pinned.fill(1);
+        let in_pinned = ping(ranks, pinned)?;
+        let buffer = context.buffer_from(&vec![1u32; len])?;
+        let rounds = rounds(len);
+        let mut times = Vec::new();
+        for _ in 0..5 {
+            ranks.barrier()?;
+            let begun = Instant::now();
+            for _ in 0..rounds {
+                if ranks.rank() == 0 {
+                    drop(ranks.send(buffer.map(..)?, 1, 0)?);
+                    ranks.receive(buffer.map_overwrite(..)?, 1, 0)?.unmap()?;
+                } else {
+                    ranks.receive(buffer.map_overwrite(..)?, 0, 0)?.unmap()?;
+                    drop(ranks.send(buffer.map(..)?, 0, 0)?);
+                }
+            }
+            times.push(begun.elapsed() / (2 * rounds));
+        }
+        if ranks.rank() == 0 {
+            let (one, other) = (in_pinned.as_secs_f64(), least(times).as_secs_f64());
+            let rate = |time: f64| len as f64 * 4.0 / time / 1e9;
+            println!(
+                "message of {} bytes: {:.2} us in pinned memory ({:.2} GB/s), {:.2} us from buffer to buffer ({:.2} GB/s)",
+                len * 4,
+                one * 1e6,
+                rate(one),
+                other * 1e6,
+                rate(other),
+            );
+        }
+    }
+    let sum = |len: usize| -> Result<Duration, Box<dyn Error>> {
+        let mut times = Vec::new();
+        for _ in 0..50 {
+            ranks.barrier()?;
+            let begun = Instant::now();
+            black_box(ranks.allreduce(vec![1f32; len], vec![0f32; len], Operator::Sum)?);
+            times.push(begun.elapsed());
+        }
+        Ok(least(times))
+    };
+    let (few, many) = (sum(1)?, sum(1 << 18)?);
+    if ranks.rank() == 0 {
+        println!("allreduce of 1 number {few:.2?}, of 262,144 {many:.2?}");
+    }
+    Ok(())
+}
+
+fn rounds(len: usize) -> u32 {
+    (200_000 / (len as u32 + 100)).clamp(10, 500)
+}
+
+fn ping<M: SendMemory + ReceiveMemory>(
+    ranks: &Ranks,
+    mut memory: M,
+) -> Result<Duration, Box<dyn Error>> {
+    let rounds = rounds(memory.elements().len());
+    let mut times = Vec::new();
+    for _ in 0..5 {
+        ranks.barrier()?;
+        let begun = Instant::now();
+        for _ in 0..rounds {
+            if ranks.rank() == 0 {
+                memory = ranks.send(memory, 1, 0)?;
+                memory = ranks.receive(memory, 1, 0)?;
+            } else {
+                memory = ranks.receive(memory, 0, 0)?;
+                memory = ranks.send(memory, 0, 0)?;
+            }
+        }
+        times.push(begun.elapsed() / (2 * rounds));
+    }
+    Ok(least(times))
+}
+
+/// A call of another rank, with nothing to do there.
+fn calls(ranks: &Ranks) -> Result<(), Box<dyn Error>> {
+    let builder = RemoteServer::builder(ranks).handler("next", |(x,): (u32,)| Ok(x + 1));
+    let server = (ranks.rank() == 0).then(|| builder.start()).transpose()?;
+    ranks.barrier()?;
+    if ranks.rank() == 1 {
+        let next = ranks.function::<(u32,), u32>(0, "next")?;
+        let mut times = Vec::new();
+        for x in 0..300 {
+            let begun = Instant::now();
+            black_box(next.call(&(x,))?);
+            times.push(begun.elapsed());
+        }
+        println!("call of another rank: {:.2?}", least(times));
+    }
+    ranks.barrier()?;
+    drop(server);
+    Ok(())
+}
+
+/// The time of a step, with as many rows for each rank.
+fn steps(
+    ranks: &Ranks,
+    context: &Context,
+    exchange: Exchange,
+    rows: u32,
+) -> Result<Duration, Box<dyn Error>> {
+    let devices = [context.device()?];
+    let plate = Plate::new(WIDTH, rows * ranks.size() as u32);
+    let mut simulation = Simulation::new(ranks, context, &devices, &plate, exchange)?;
+    simulation.advance(4)?;
+    let mut times = Vec::new();
+    for _ in 0..5 {
+        simulation.finish()?;
+        ranks.barrier()?;
+        let begun = Instant::now();
+        simulation.advance(STEPS)?;
+        simulation.finish()?;
+        ranks.barrier()?;
+        times.push(begun.elapsed() / STEPS);
+    }
+    Ok(least(times))
+}
+
+/// The time of a step of all ranks at once, each with a plate of its own and no messages.
+fn alone(ranks: &Ranks, context: &Context, rows: u32) -> Result<Duration, Box<dyn Error>> {
+    let device = context.device()?;
+    let plate = Plate::new(WIDTH, rows);
+    let mut times = Vec::new();
+    for _ in 0..5 {
+        ranks.barrier()?;
+        let few = Instant::now();
+        black_box(Simulation::alone(context, &device, &plate, 4)?);
+        let few = few.elapsed();
+        ranks.barrier()?;
+        let many = Instant::now();
+        black_box(Simulation::alone(context, &device, &plate, 4 + STEPS)?);
+        // What begins and ends a run is in both.
+        times.push(many.elapsed().saturating_sub(few) / STEPS);
+    }
+    Ok(least(times))
+}

@@ -1,0 +1,138 @@
+//! The keeper: looks after requests that nobody waits for, and after those that futures wait for.
+//!
+//! One thread for a session, started by the first request that needs it. The thread looks at each of its requests in turn,
+//! which moves MPI on as well, and parks while there are none.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::backoff::Backoff;
+use crate::error::MpiError;
+use crate::request::Look;
+
+/// Keeps requests until they have ended.
+#[derive(Default)]
+pub(crate) struct Keeper {
+    shared: Arc<Shared>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    kept: Mutex<Kept>,
+    has_work: Condvar,
+}
+
+#[derive(Default)]
+struct Kept {
+    requests: Vec<Arc<dyn Look>>,
+    is_closed: bool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Keeper {
+    /// Keeps a request that was dropped, until MPI is done with its memory.
+    pub(crate) fn keep(&self, request: Arc<dyn Look>) {
+        if let Err(error) = self.look_after(Arc::clone(&request)) {
+            log::error!("the memory of a request is never given back: {error}");
+            std::mem::forget(request);
+        }
+    }
+
+    /// Has the thread look at a request until it has ended.
+    ///
+    /// # Errors
+    /// [`MpiError::Thread`].
+    pub(crate) fn look_after(&self, request: Arc<dyn Look>) -> Result<(), MpiError> {
+        let mut kept = lock(&self.shared.kept);
+        let is_known = kept
+            .requests
+            .iter()
+            .any(|known| Arc::ptr_eq(known, &request));
+        if !is_known {
+            kept.requests.push(request);
+        }
+        drop(kept);
+        self.shared.has_work.notify_one();
+        let mut thread = lock(&self.thread);
+        if thread.is_none() {
+            let shared = Arc::clone(&self.shared);
+            let started = std::thread::Builder::new()
+                .name("tombolo mpi".to_owned())
+                .spawn(move || shared.run());
+            *thread = Some(started.map_err(|error| MpiError::Thread {
+                what: "requests that are awaited",
+                reason: error.to_string(),
+            })?);
+        }
+        Ok(())
+    }
+
+    /// Takes receives back, waits for what is left as long as `most`, and ends the thread. Memory of requests that MPI is not
+    /// done with by then is never given back.
+    pub(crate) fn close(&self, most: Duration) {
+        let begun = Instant::now();
+        let mut left = std::mem::take(&mut lock(&self.shared.kept).requests);
+        left.iter().for_each(|request| request.cancel());
+        let mut backoff = Backoff::default();
+        loop {
+            left.retain(|request| !request.look());
+            if left.is_empty() || begun.elapsed() >= most {
+                break;
+            }
+            backoff.pause();
+        }
+        lock(&self.shared.kept).is_closed = true;
+        self.shared.has_work.notify_one();
+        if let Some(thread) = lock(&self.thread).take()
+            && thread.join().is_err()
+        {
+            log::error!("the thread that looked after requests of MPI has panicked");
+        }
+        left.extend(std::mem::take(&mut lock(&self.shared.kept).requests));
+        if !left.is_empty() {
+            let count = left.len();
+            log::warn!(
+                "{count} requests of MPI have not ended with the session: their memory stays"
+            );
+        }
+        left.into_iter().for_each(std::mem::forget);
+    }
+}
+
+impl Shared {
+    fn run(&self) {
+        let mut backoff = Backoff::default();
+        loop {
+            let mut kept = lock(&self.kept);
+            while kept.requests.is_empty() && !kept.is_closed {
+                backoff = Backoff::default();
+                kept = self
+                    .has_work
+                    .wait(kept)
+                    .unwrap_or_else(PoisonError::into_inner);
+            }
+            if kept.is_closed {
+                return;
+            }
+            let looked_at = kept.requests.clone();
+            drop(kept);
+            // Wakers of programs run with nothing locked.
+            let over: Vec<_> = looked_at
+                .into_iter()
+                .filter(|request| request.look())
+                .collect();
+            if over.is_empty() {
+                backoff.pause();
+                continue;
+            }
+            backoff = Backoff::default();
+            let is_over = |known: &Arc<dyn Look>| over.iter().any(|one| Arc::ptr_eq(one, known));
+            lock(&self.kept).requests.retain(|known| !is_over(known));
+        }
+    }
+}

@@ -1,0 +1,251 @@
+//! Memory that messages are sent from and received into, without a copy of their own.
+//!
+//! A request owns its memory until MPI is done with it, and gives it back then: what is borrowed could be let go by
+//! `mem::forget` while the network still writes there. So the memory is one of these:
+//!
+//! | memory | the bytes | the way to a device |
+//! | --- | --- | --- |
+//! | [`PinnedVec`] | of the host, imported by devices | one copy by the device, without staging |
+//! | `Vec<T, HeapAllocator>` of `allocator_api2` | in the shared heap | none: kernels follow pointers there |
+//! | [`MappedRead`], [`MappedWrite`] | the host's view of a range of a `Buffer` | the planner brings the range, and no more |
+//! | `Vec`, `Box<[T]>`, `Arc` of what is only sent | of the host | staged |
+//!
+//! [`part`] takes a range of any of them.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use tombolo::allocator_api2;
+use tombolo::buffers::{MappedRead, MappedWrite, PinnedVec};
+use tombolo::heap::HeapAllocator;
+
+use crate::error::{MpiError, Operation};
+
+/// Memory that a message can be sent from.
+///
+/// # Safety
+/// The elements stay at their address while the value is neither changed nor dropped, also when it is moved, and nobody
+/// writes them meanwhile.
+pub unsafe trait SendMemory: Send + 'static {
+    /// The type of the elements.
+    type Item: Pod;
+
+    /// The elements.
+    fn elements(&self) -> &[Self::Item];
+}
+
+/// Memory that a message can be received into.
+///
+/// # Safety
+/// As [`SendMemory`], and nobody reads the elements either.
+pub unsafe trait ReceiveMemory: Send + 'static {
+    /// The type of the elements.
+    type Item: Pod;
+
+    /// The elements, as ones that are about to change.
+    fn elements_mut(&mut self) -> &mut [Self::Item];
+}
+
+// SAFETY: the elements lie in a region of their own, which the vector owns.
+unsafe impl<T: Pod + Send> SendMemory for PinnedVec<T>
+where
+    Self: Send,
+{
+    type Item = T;
+
+    fn elements(&self) -> &[T] {
+        self
+    }
+}
+
+// SAFETY: as above; devices write there only while they have borrowed the vector.
+unsafe impl<T: Pod + Send> ReceiveMemory for PinnedVec<T>
+where
+    Self: Send,
+{
+    type Item = T;
+
+    fn elements_mut(&mut self) -> &mut [T] {
+        self
+    }
+}
+
+// SAFETY: the elements lie in an allocation that the vector owns.
+unsafe impl<T: Pod + Send> SendMemory for Vec<T> {
+    type Item = T;
+
+    fn elements(&self) -> &[T] {
+        self
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<T: Pod + Send> ReceiveMemory for Vec<T> {
+    type Item = T;
+
+    fn elements_mut(&mut self) -> &mut [T] {
+        self
+    }
+}
+
+// SAFETY: as of a vector.
+unsafe impl<T: Pod + Send> SendMemory for Box<[T]> {
+    type Item = T;
+
+    fn elements(&self) -> &[T] {
+        self
+    }
+}
+
+// SAFETY: as of a vector.
+unsafe impl<T: Pod + Send> ReceiveMemory for Box<[T]> {
+    type Item = T;
+
+    fn elements_mut(&mut self) -> &mut [T] {
+        self
+    }
+}
+
+// SAFETY: the elements lie in a block of the heap that the vector owns. Whoever has made the allocator answers for launches
+// that reach the block (`SharedHeap::allocator`): a message counts as a use of the collection by the host.
+unsafe impl<T: Pod + Send> SendMemory for allocator_api2::vec::Vec<T, HeapAllocator>
+where
+    Self: Send,
+{
+    type Item = T;
+
+    fn elements(&self) -> &[T] {
+        self
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<T: Pod + Send> ReceiveMemory for allocator_api2::vec::Vec<T, HeapAllocator>
+where
+    Self: Send,
+{
+    type Item = T;
+
+    fn elements_mut(&mut self) -> &mut [T] {
+        self
+    }
+}
+
+// SAFETY: the mapping owns its values, and refuses launches that would write the range.
+unsafe impl<T: Pod + Send> SendMemory for MappedRead<T>
+where
+    Self: Send,
+{
+    type Item = T;
+
+    fn elements(&self) -> &[T] {
+        self
+    }
+}
+
+// SAFETY: the mapping owns its values, and refuses launches that use the range. All elements count as changed: behind a
+// shorter message they keep what they were mapped with.
+unsafe impl<T: Pod + Send> ReceiveMemory for MappedWrite<T>
+where
+    Self: Send,
+{
+    type Item = T;
+
+    fn elements_mut(&mut self) -> &mut [T] {
+        &mut self[..]
+    }
+}
+
+// SAFETY: the elements stay where they are behind a count, and nobody writes what is shared.
+unsafe impl<M: SendMemory + Sync> SendMemory for Arc<M> {
+    type Item = M::Item;
+
+    fn elements(&self) -> &[M::Item] {
+        (**self).elements()
+    }
+}
+
+/// A range of memory; from [`part`].
+#[derive(Debug)]
+pub struct Part<M> {
+    memory: M,
+    range: Range<usize>,
+}
+
+impl<M> Part<M> {
+    /// The whole memory again.
+    pub fn into_whole(self) -> M {
+        self.memory
+    }
+}
+
+/// A range of elements of `memory`, to be sent or received into.
+///
+/// # Errors
+/// [`MpiError::Length`] for a range that begins behind its end, or ends behind the memory's.
+pub fn part<M: SendMemory>(memory: M, range: Range<usize>) -> Result<Part<M>, MpiError> {
+    let len = memory.elements().len();
+    if range.start > range.end || range.end > len {
+        return Err(MpiError::Length {
+            operation: Operation::new("a part of memory", None, None),
+            what: "the memory",
+            len,
+            needed: range.end.max(range.start),
+        });
+    }
+    Ok(Part { memory, range })
+}
+
+// SAFETY: the elements are some of those of the memory, and the range was checked against a length that does not change
+// while the memory is owned here.
+unsafe impl<M: SendMemory> SendMemory for Part<M> {
+    type Item = M::Item;
+
+    fn elements(&self) -> &[M::Item] {
+        let all = self.memory.elements();
+        all.get(self.range.clone()).unwrap_or_default()
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<M: ReceiveMemory> ReceiveMemory for Part<M> {
+    type Item = M::Item;
+
+    fn elements_mut(&mut self) -> &mut [M::Item] {
+        let all = self.memory.elements_mut();
+        all.get_mut(self.range.clone()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_within_their_memory() {
+        let mut middle = part(vec![1u32, 2, 3, 4], 1..3).unwrap();
+        assert_eq!(middle.elements(), [2, 3]);
+        middle.elements_mut()[0] = 9;
+        assert_eq!(middle.into_whole(), [1, 9, 3, 4]);
+        #[allow(clippy::reversed_empty_ranges)]
+        for wrong in [3..5, 3..2] {
+            let error = part(vec![1u32, 2, 3, 4], wrong).unwrap_err();
+            assert!(matches!(error, MpiError::Length { len: 4, .. }), "{error}");
+        }
+    }
+
+    /// Requests go from thread to thread.
+    #[test]
+    fn memory_goes_from_thread_to_thread() {
+        fn is_both<M: SendMemory + ReceiveMemory>() {}
+        fn is_sent<M: SendMemory>() {}
+        fn is_received<M: ReceiveMemory>() {}
+        is_both::<PinnedVec<u32>>();
+        is_both::<allocator_api2::vec::Vec<u32, HeapAllocator>>();
+        is_both::<Part<Vec<u8>>>();
+        is_sent::<MappedRead<f32>>();
+        is_received::<MappedWrite<f32>>();
+        is_sent::<Arc<PinnedVec<u32>>>();
+    }
+}

@@ -1,0 +1,125 @@
+//! The ranks: who there is, and what is common to all their operations.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mpi::ffi;
+use mpi::traits::AsRaw;
+
+use crate::error::{MpiError, Operation};
+use crate::session::Session;
+
+/// All ranks of a session, as this rank sees them. Cheap to clone, and for any thread.
+#[derive(Clone)]
+pub struct Ranks {
+    pub(crate) session: Arc<Session>,
+}
+
+/// From whom a message may come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// From any rank.
+    Any,
+    /// From this rank alone.
+    Rank(i32),
+}
+
+impl From<i32> for Source {
+    fn from(rank: i32) -> Self {
+        Self::Rank(rank)
+    }
+}
+
+/// Which tag a message may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tag {
+    /// Any tag.
+    Any,
+    /// This tag alone.
+    Is(i32),
+}
+
+impl From<i32> for Tag {
+    fn from(tag: i32) -> Self {
+        Self::Is(tag)
+    }
+}
+
+impl Ranks {
+    pub(crate) fn new(session: Arc<Session>) -> Self {
+        Self { session }
+    }
+
+    /// This rank, from 0 on.
+    pub fn rank(&self) -> i32 {
+        self.session.rank
+    }
+
+    /// How many ranks there are.
+    pub fn size(&self) -> i32 {
+        self.session.size
+    }
+
+    /// The rank `steps` behind this one, on a ring of all.
+    pub fn after(&self, steps: i32) -> i32 {
+        let size = i64::from(self.size());
+        ((i64::from(self.rank()) + i64::from(steps)).rem_euclid(size)) as i32
+    }
+
+    /// The rank `steps` in front of this one, on a ring of all.
+    pub fn before(&self, steps: i32) -> i32 {
+        self.after(-steps)
+    }
+
+    /// The largest tag of a message.
+    pub fn most_tag(&self) -> i32 {
+        self.session.most_tag
+    }
+
+    /// How long waits take at most that are given no time: [`Options::timeout`](crate::Options::timeout).
+    pub fn timeout(&self) -> Option<Duration> {
+        self.session.timeout()
+    }
+
+    /// Tells all other ranks that this one has failed: their waits, and whatever they begin, fail with
+    /// [`MpiError::RankFailed`] and these words. A rank that another one's failure was told to has nothing more to tell.
+    pub fn fail(&self, reason: &str) {
+        self.session.tell_failure(reason);
+    }
+
+    pub(crate) fn raw(&self) -> ffi::MPI_Comm {
+        self.session.messages.as_raw()
+    }
+
+    /// # Errors
+    /// [`MpiError::NoRank`].
+    pub(crate) fn check_rank(&self, operation: Operation, rank: i32) -> Result<(), MpiError> {
+        match (0..self.size()).contains(&rank) {
+            true => Ok(()),
+            false => Err(MpiError::NoRank {
+                operation,
+                size: self.size(),
+            }),
+        }
+    }
+
+    /// # Errors
+    /// [`MpiError::Tag`].
+    pub(crate) fn check_tag(&self, operation: Operation, tag: i32) -> Result<(), MpiError> {
+        let most = self.most_tag();
+        match (0..=most).contains(&tag) {
+            true => Ok(()),
+            false => Err(MpiError::Tag { operation, most }),
+        }
+    }
+}
+
+impl fmt::Debug for Ranks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ranks")
+            .field("rank", &self.rank())
+            .field("size", &self.size())
+            .finish_non_exhaustive()
+    }
+}

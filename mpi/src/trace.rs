@@ -1,0 +1,23 @@
+//! Spans of what may take time, for the subscriber that records those of the runtime.
+
+/// Opens a span until the value is dropped: a name, and fields as `tracing` takes them.
+#[cfg(feature = "tracing")]
+macro_rules! span {
+    ($name:literal $(, $($fields:tt)+)?) => {
+        ::tracing::info_span!(target: "tombolo", $name $(, $($fields)+)?).entered()
+    };
+}
+
+/// Without the feature there are no spans, and their fields are not looked at.
+#[cfg(not(feature = "tracing"))]
+macro_rules! span {
+    ($name:literal $(, $($fields:tt)+)?) => {
+        $crate::trace::NoSpan
+    };
+}
+
+pub(crate) use span;
+
+/// No span.
+#[cfg(not(feature = "tracing"))]
+pub(crate) struct NoSpan;

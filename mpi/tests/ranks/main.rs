@@ -1,0 +1,73 @@
+//! The tests of ranks: every process that `mpirun` has started runs every test, in the same order, together with the others.
+//!
+//! `cargo xtask mpi` starts them, on every adapter and with several numbers of ranks. A test that panics on one rank ends all;
+//! so does one that is not over in time. Arguments are parts of the names of tests.
+
+mod collectives;
+mod messages;
+mod operators;
+mod requests;
+mod servers;
+mod watchdog;
+
+use std::time::Duration;
+
+use tombolo::{Context, Device};
+use tombolo_mpi::{Mpi, Options, Ranks};
+
+use watchdog::Watchdog;
+
+/// How long a wait of a test takes at most: kernels run on the processor, which many ranks share.
+const MOST: Duration = Duration::from_secs(120);
+
+/// What every test gets.
+struct World {
+    ranks: Ranks,
+    context: Context,
+    device: Device,
+}
+
+type Test = (&'static str, fn(&World));
+
+fn main() {
+    let filters: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with('-'))
+        .collect();
+    let mut options = Options::default();
+    options.timeout = Some(MOST);
+    let mpi = Mpi::start_with(options).expect("MPI starts");
+    let context = Context::new().expect("there are adapters");
+    let device = context.device().expect("the adapter opens");
+    let world = World {
+        ranks: mpi.ranks(),
+        context,
+        device,
+    };
+    let lists = [
+        messages::TESTS,
+        requests::TESTS,
+        collectives::TESTS,
+        operators::TESTS,
+        servers::TESTS,
+    ];
+    let wanted =
+        |name: &str| filters.is_empty() || filters.iter().any(|part| name.contains(part.as_str()));
+    let watchdog = Watchdog::start(2 * MOST);
+    let mut count = 0;
+    for (name, test) in lists.into_iter().flatten().filter(|(name, _)| wanted(name)) {
+        watchdog.begin(name);
+        test(&world);
+        world
+            .ranks
+            .barrier()
+            .expect("all ranks come to the end of the test");
+        count += 1;
+    }
+    watchdog.begin("the end");
+    if world.ranks.rank() == 0 {
+        let (size, adapter) = (world.ranks.size(), world.device.name());
+        println!("{count} tests passed with {size} ranks on {adapter}");
+    }
+    assert!(count > 0, "no test has a name with {filters:?}");
+}
