@@ -1,7 +1,7 @@
 //! `cargo xtask cross`: whether everything compiles, without a warning, for systems that this machine is not.
 //!
 //! By default each target is looked at once, with all features: library, examples and tests, as far as the target has
-//! them. That is what CI runs. `--full` adds the library with each feature alone and with none, which multiplies the
+//! them, and the adapter on the CPU with its tests where the target has that. That is what CI runs. `--full` adds the library with each feature alone and with none, which multiplies the
 //! time and finds what the other systems' own developers would.
 //!
 //! `--run` runs tests, those for Windows under Wine and those for ARM under QEMU: of the adapter on the CPU, which makes code
@@ -203,22 +203,37 @@ impl Runner {
     }
 }
 
-/// A crate's library with some of its features, as cargo is told.
+/// A crate with some of its features, as cargo is told.
 #[derive(Debug, PartialEq, Eq)]
 struct Look<'a> {
     title: String,
+    package: &'static str,
     what: &'a [&'a str],
     features: &'a str,
 }
 
 impl Target {
+    /// Whether a feature is among those that mean something there.
+    fn has(&self, feature: &str) -> bool {
+        self.features.split(',').any(|name| name == feature)
+    }
+
     /// What is looked at: everything with all features, and for the full matrix the library with each and with none.
     fn looks(&self, full: bool) -> Vec<Look<'_>> {
         let mut looks = vec![Look {
             title: self.triple.to_owned(),
+            package: "tombolo",
             what: self.what,
             features: self.features,
         }];
+        if self.has("embedded") {
+            looks.push(Look {
+                title: format!("{}: the adapter on the CPU", self.triple),
+                package: "tombolo-cpu",
+                what: &["--all-targets"],
+                features: "",
+            });
+        }
         let alone = [
             "", "vulkan", "metal", "dx12", "gles", "webgpu", "embedded", "tracing", "trace",
         ];
@@ -230,6 +245,7 @@ impl Target {
                 "" => format!("{} without a backend", self.triple),
                 backend => format!("{} with {backend} alone", self.triple),
             },
+            package: "tombolo",
             what: &["--lib"],
             features,
         }));
@@ -239,7 +255,7 @@ impl Target {
     /// clippy checks what it lints, and so is all that is run.
     fn clippy(&self, workspace: &Workspace, toolchain: &Toolchain, look: &Look<'_>) -> Command {
         let mut clippy = cheap(toolchain.cargo(workspace, TARGET_DIR));
-        clippy.args(["clippy", "--quiet", "--locked", "--package", "tombolo"]);
+        clippy.args(["clippy", "--quiet", "--locked", "--package", look.package]);
         clippy.args(look.what);
         toolchain.build_for(&mut clippy, self.triple, self.std);
         clippy.args(["--no-default-features", "--features", look.features]);
@@ -361,27 +377,30 @@ mod tests {
             .filter_map(|line| line.split_once(" = ").map(|(name, _)| name));
         for feature in features.filter(|name| *name != "default") {
             for target in TARGETS {
-                let looks = target.looks(true);
+                let mut looks = target.looks(true);
+                looks.retain(|look| look.package == "tombolo");
                 assert!(
                     looks.iter().any(|look| look.features == feature),
                     "{feature}"
                 );
                 assert!(looks.iter().any(|look| look.features.is_empty()));
             }
-            let together = |target: &Target| target.features.split(',').any(|name| name == feature);
-            assert!(TARGETS.iter().any(together), "no target has {feature}");
+            let together = TARGETS.iter().any(|target| target.has(feature));
+            assert!(together, "no target has {feature}");
         }
     }
 
     #[test]
-    fn without_the_full_matrix_each_target_is_looked_at_once() {
+    fn without_the_full_matrix_each_crate_is_looked_at_once() {
         for target in TARGETS {
             let looks = target.looks(false);
-            assert_eq!(looks.len(), 1);
             assert_eq!(
-                (looks[0].what, looks[0].features),
-                (target.what, target.features)
+                (looks[0].package, looks[0].what, looks[0].features),
+                ("tombolo", target.what, target.features)
             );
+            let others: Vec<&str> = looks[1..].iter().map(|look| look.package).collect();
+            let embedded = target.features.contains("embedded");
+            assert_eq!(others, ["tombolo-cpu"][..usize::from(embedded)]);
         }
     }
 
