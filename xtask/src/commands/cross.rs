@@ -14,7 +14,7 @@ use std::process::Command;
 
 use crate::error::Error;
 use crate::process::{self, say, step};
-use crate::toolchain::{Part, Std, Toolchain};
+use crate::toolchain::{Part, Std, Toolchain, wine};
 use crate::workspace::Workspace;
 
 /// Arguments of the command.
@@ -55,25 +55,14 @@ struct Target {
     runner: Option<Runner>,
 }
 
-/// Tests that are run.
-struct Suite {
-    title: &'static str,
-    /// Which tests, of the packages that have them.
-    what: &'static [&'static str],
-}
-
-const SUITES: &[Suite] = &[
-    Suite {
-        title: "the adapter on the CPU, and tests without a device",
-        what: &["--lib", "--test", "compute", "--test", "texel"],
-    },
-    Suite {
-        title: "the suite of devices",
-        what: &["--test", "gpu"],
-    },
+/// The tests that are run, of the packages that have them: of the adapter on the CPU, those without a device, and the suite of
+/// devices. In one call: a call without any test of the standard harness builds the standard library without its own part
+/// of that harness, and then everything again upon that.
+const TESTS: &[&str] = &[
+    "--lib", "--test", "compute", "--test", "texel", "--test", "gpu",
 ];
 
-/// All packages for each suite: with the same packages their dependencies have the same features, and are built once.
+/// The packages of these tests.
 const PACKAGES: &[&str] = &["--package", "tombolo-cpu", "--package", "tombolo"];
 
 /// Tests that start their own program, or another of the system's: QEMU runs one program, and not what this one starts.
@@ -160,6 +149,14 @@ impl Runner {
         }
     }
 
+    /// Makes what the program that runs others lacks.
+    fn prepare(self, toolchain: &Toolchain) -> Result<(), Error> {
+        match self {
+            Self::Wine => wine::build_stand_ins(toolchain),
+            Self::Qemu => Ok(()),
+        }
+    }
+
     /// Tells cargo how to link for the target and how to run what comes out.
     fn configure(self, command: &mut Command, triple: &str, toolchain: &Toolchain) {
         let variable = |name: &str| {
@@ -173,13 +170,14 @@ impl Runner {
             Self::Wine => {
                 // Not by a link among the programs: Wine looks for its server and libraries from where it is called.
                 let unpacked = root.join("usr/lib/wine/wine64");
-                let wine = match unpacked.is_file() {
+                let program = match unpacked.is_file() {
                     true => unpacked,
                     false => "wine".into(),
                 };
                 command
                     .env(variable("LINKER"), "x86_64-w64-mingw32-gcc")
-                    .env(variable("RUNNER"), wine)
+                    .env(variable("RUNNER"), program)
+                    .env("WINEPATH", wine::path(&wine::stand_ins(toolchain)))
                     // Nothing of the user's own Wine is touched, and nobody is asked whether to install Gecko.
                     .env("WINEPREFIX", root.with_file_name("wine-prefix"))
                     .env("WINEDLLOVERRIDES", "mscoree,mshtml=")
@@ -267,19 +265,18 @@ impl Target {
         clippy
     }
 
-    /// A suite, with the features that the library has by itself.
+    /// The tests, with the features that the library has by itself. One that fails keeps no other from being run.
     fn tests(
         &self,
         workspace: &Workspace,
         toolchain: &Toolchain,
         runner: Runner,
-        suite: &Suite,
         filters: &[String],
     ) -> Command {
         let mut test = cheap(toolchain.cargo(workspace, TARGET_DIR));
-        test.args(["test", "--locked"])
+        test.args(["test", "--locked", "--no-fail-fast"])
             .args(PACKAGES)
-            .args(suite.what);
+            .args(TESTS);
         toolchain.build_for(&mut test, self.triple, self.std);
         runner.configure(&mut test, self.triple, toolchain);
         test.args(["--config", "profile.dev.package.\"*\".opt-level=0"]);
@@ -335,11 +332,10 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
         let Some(runner) = target.runner.filter(|_| runs) else {
             continue;
         };
-        for suite in SUITES {
-            let title = format!("{} under {runner:?}: {}", target.triple, suite.title);
-            let mut tests = target.tests(workspace, &toolchain, runner, suite, &args.filters);
-            step(&title, || process::run(&mut tests))?;
-        }
+        runner.prepare(&toolchain)?;
+        let title = format!("the tests for {} under {runner:?}", target.triple);
+        let mut tests = target.tests(workspace, &toolchain, runner, &args.filters);
+        step(&title, || process::run(&mut tests))?;
     }
     Ok(())
 }

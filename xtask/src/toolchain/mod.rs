@@ -7,6 +7,7 @@
 
 mod parts;
 mod store;
+pub mod wine;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
