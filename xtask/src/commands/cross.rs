@@ -65,6 +65,9 @@ const TESTS: &[&str] = &[
 /// The packages of these tests.
 const PACKAGES: &[&str] = &["--package", "tombolo-cpu", "--package", "tombolo"];
 
+/// Modules of tests that hold up a driver's own commands, which no driver of this machine's is the other system's for.
+const NEED_DRIVERS: &[&str] = &["buffers::tests_loss", "heap::tests_drop"];
+
 /// Tests that start their own program, or another of the system's: QEMU runs one program, and not what this one starts.
 const STARTS_PROGRAMS: &[&str] = &[
     "files_are_full_at_the_limit_of_the_process",
@@ -142,11 +145,12 @@ impl Runner {
     }
 
     /// Parts of the names of tests that cannot be run so.
-    fn left_out(self) -> &'static [&'static str] {
-        match self {
+    fn left_out(self) -> impl Iterator<Item = &'static str> {
+        let others = match self {
             Self::Wine => &[],
             Self::Qemu => STARTS_PROGRAMS,
-        }
+        };
+        NEED_DRIVERS.iter().chain(others).copied()
     }
 
     /// Makes what the program that runs others lacks.
@@ -416,14 +420,11 @@ mod tests {
         for dir in ["src", "tests/gpu", "cpu/src", "cpu/tests"] {
             texts(&workspace.root().join(dir), &mut all);
         }
-        for name in Runner::Qemu
-            .left_out()
-            .iter()
-            .chain(Runner::Wine.left_out())
-        {
+        for name in Runner::Qemu.left_out().chain(Runner::Wine.left_out()) {
             let last = name.rsplit("::").next().unwrap();
             let is_there = ["fn ", "mod "].iter().any(|kind| {
-                all.contains(&format!("{kind}{last} ")) || all.contains(&format!("{kind}{last}("))
+                let begins = |end: &str| all.contains(&format!("{kind}{last}{end}"));
+                [" ", "(", ";"].into_iter().any(begins)
             });
             assert!(is_there, "{name}");
         }
