@@ -41,6 +41,14 @@ impl Unreachable {
 ///
 /// # Errors
 /// [`Unreachable::Gone`].
+#[cfg_attr(
+    not(any(live_memory, gles)),
+    expect(
+        unused_macros,
+        unused_variables,
+        reason = "no backend of the build has guards"
+    )
+)]
 pub(crate) fn pinned<T>(
     device: &wgpu::Device,
     buffer: &wgpu::Buffer,

@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use tombolo::device::{ExecutionError, WaitError};
-use tombolo::system::{SystemAccess, SystemError, SystemMemory};
+#[cfg(target_os = "linux")]
+use tombolo::system::SystemAccess;
+use tombolo::system::{SystemError, SystemMemory};
 use tombolo::{DeviceBuffer, Kernel, Ptr};
 
 use crate::cases;
 use crate::harness::Fixture;
 use crate::system::{NODE, boxes, kernel};
+#[cfg(target_os = "linux")]
 use crate::system_kinds::mapped;
 
 cases![

@@ -7,7 +7,9 @@ use tombolo::{Context, DeviceBuffer, Ptr};
 
 use crate::cases;
 use crate::harness::Fixture;
-use crate::system::{BOTH, DOUBLE, check_place, is_host, kernel};
+#[cfg(unix)]
+use crate::system::is_host;
+use crate::system::{BOTH, DOUBLE, check_place, kernel};
 
 cases![
     words_that_a_kernel_leaves_alone_stay,

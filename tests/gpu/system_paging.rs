@@ -1,11 +1,15 @@
 //! System allocations larger than what a device holds of them at once: pages come when they are missed.
 
-use tombolo::system::{SystemAccess, SystemError, SystemMemory, SystemTier};
+#[cfg(target_os = "linux")]
+use tombolo::system::SystemAccess;
+use tombolo::system::{SystemError, SystemMemory, SystemTier};
 use tombolo::{Constants, Device, DeviceBuffer, DeviceGlobal, Launch, Program, Ptr};
 
 use crate::cases;
 use crate::harness::{Fixture, mix};
-use crate::system::{NODE, boxes, kernel};
+use crate::system::kernel;
+#[cfg(target_os = "linux")]
+use crate::system::{NODE, boxes};
 use crate::system_live::numbers;
 
 cases![

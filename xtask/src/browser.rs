@@ -2,7 +2,8 @@
 //! commands from file descriptor 3 and writes answers to 4, each a JSON value with a zero byte behind it. No port is open, and
 //! no library is needed.
 
-use std::io::{BufRead, BufReader, Write};
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -26,6 +27,12 @@ const NAMES: [&str; 5] = [
 /// How long an answer may take that needs nothing of the page.
 const SOON: Duration = Duration::from_secs(60);
 
+/// How many lines are told of what the browser itself has said, which says much while all is well.
+const LAST_LINES: usize = 5;
+
+/// How long these are waited for once the browser has ended.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
 /// The browser's program in `PATH`.
 pub fn find() -> Option<&'static str> {
     NAMES.into_iter().find(|name| process::in_path(name))
@@ -42,6 +49,8 @@ pub struct Browser {
     is_loaded: bool,
     /// What the page has said on its console.
     said: Vec<String>,
+    /// What the browser itself has said.
+    last_words: LastWords,
 }
 
 impl Browser {
@@ -72,12 +81,13 @@ impl Browser {
             .envs(command.get_envs().filter_map(|(k, v)| Some((k, v?))))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null());
+            .stderr(Stdio::piped());
         let spawned = shell.spawn();
         let mut child = spawned.map_err(|source| process::spawn_error(&command, source))?;
         let (Some(commands), Some(out)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(broken("it has no pipes"));
         };
+        let last_words = LastWords::of(child.stderr.take());
         let (tell, answers) = channel();
         thread::spawn(move || {
             for message in BufReader::new(out).split(0) {
@@ -96,6 +106,7 @@ impl Browser {
             next: 0,
             is_loaded: false,
             said: Vec::new(),
+            last_words,
         };
         let page = browser.ask("Target.createTarget", json!({ "url": "about:blank" }))?;
         let attach = json!({ "targetId": page["targetId"], "flatten": true });
@@ -164,7 +175,7 @@ impl Browser {
             message["sessionId"] = json!(session);
         }
         let sent = write!(self.commands, "{message}\0").and_then(|()| self.commands.flush());
-        sent.map_err(|error| broken(&format!("it takes no commands: {error}")))?;
+        sent.map_err(|error| broken(&format!("{} ({error})", self.last_words.of_ended())))?;
         let deadline = Instant::now() + within;
         loop {
             let answer = self.next_message(deadline, method)?;
@@ -179,7 +190,7 @@ impl Browser {
     }
 
     /// The next answer or event, of which somebody waits for `method`.
-    fn next_message(&self, deadline: Instant, method: &str) -> Result<Value, Error> {
+    fn next_message(&mut self, deadline: Instant, method: &str) -> Result<Value, Error> {
         let left = deadline.saturating_duration_since(Instant::now());
         match self.answers.recv_timeout(left) {
             Ok(message) => Ok(message),
@@ -189,7 +200,7 @@ impl Browser {
                     "no answer to {method} in time; the page said:\n{said}"
                 )))
             }
-            Err(RecvTimeoutError::Disconnected) => Err(broken("it has ended")),
+            Err(RecvTimeoutError::Disconnected) => Err(broken(&self.last_words.of_ended())),
         }
     }
 
@@ -227,6 +238,51 @@ impl Drop for Browser {
     }
 }
 
+/// What a browser says itself: why it ends, where it does.
+struct LastWords(Receiver<String>);
+
+impl LastWords {
+    /// Reads on a thread of its own until the other side has closed the pipe.
+    fn of(pipe: Option<impl Read + Send + 'static>) -> Self {
+        let (tell, lines) = channel();
+        thread::spawn(move || {
+            let all = pipe
+                .into_iter()
+                .flat_map(|pipe| BufReader::new(pipe).split(b'\n'));
+            for line in all.map_while(Result::ok) {
+                if tell
+                    .send(String::from_utf8_lossy(&line).into_owned())
+                    .is_err()
+                {
+                    return;
+                }
+            }
+        });
+        Self(lines)
+    }
+
+    /// That the browser has ended, and its last lines. A program that the browser has started may keep the pipe open,
+    /// so the end of the lines is not waited for longer than [`LAST_WORDS`].
+    fn of_ended(&self) -> String {
+        let deadline = Instant::now() + LAST_WORDS;
+        let mut last = VecDeque::new();
+        let left = || deadline.saturating_duration_since(Instant::now());
+        while let Ok(line) = self.0.recv_timeout(left()) {
+            last.push_back(line);
+            if last.len() > LAST_LINES {
+                last.pop_front();
+            }
+        }
+        match last.is_empty() {
+            true => "it has ended, without a word".to_owned(),
+            false => format!(
+                "it has ended; it said last:\n{}",
+                Vec::from(last).join("\n")
+            ),
+        }
+    }
+}
+
 fn broken(why: &str) -> Error {
     Error::Browser {
         why: why.to_owned(),
@@ -258,6 +314,29 @@ fn from_base64(text: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_browser_that_ends_is_told_with_its_last_words() {
+        let none = LastWords::of(None::<&[u8]>).of_ended();
+        assert_eq!(none, "it has ended, without a word");
+        let lines: Vec<String> = (0..=LAST_LINES).map(|n| format!("line {n}")).collect();
+        let pipe = std::io::Cursor::new(lines.join("\n"));
+        let told = LastWords::of(Some(pipe)).of_ended();
+        let kept = lines[1..].join("\n");
+        assert_eq!(told, format!("it has ended; it said last:\n{kept}"));
+    }
+
+    /// A program that is no browser, in place of one without its libraries.
+    #[cfg(unix)]
+    #[test]
+    fn a_browser_that_cannot_start_says_why() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo no such library >&2; exit 127"]);
+        let profile = Path::new("no-profile");
+        let started = Browser::start(command, &[], profile, (1, 1));
+        let error = started.err().unwrap().to_string();
+        assert!(error.contains("no such library"), "{error}");
+    }
 
     #[test]
     fn base64_of_every_length() {

@@ -204,8 +204,9 @@ macro_rules! lane_functions {
 }
 
 lane_functions! {
-    multiply_add_32: f32, |_which, [a, b, c]| f32::mul_add(a, b, c);
-    multiply_add_64: f64, |_which, [a, b, c]| f64::mul_add(a, b, c);
+    // Not `mul_add` of the standard library, which asks the system's C library: that of MinGW rounds twice.
+    multiply_add_32: f32, |_which, [a, b, c]| libm::fmaf(a, b, c);
+    multiply_add_64: f64, |_which, [a, b, c]| libm::fma(a, b, c);
     rare: f32, |which, [x]| Rare::ALL.get(which as usize).map_or(x, |f| f.function()(x));
     double_1: f64, |which, [x]| double::Unary::ALL.get(which as usize).map_or(x, |f| f.function()(x));
     double_2: f64, |which, [x, y]| double::Binary::ALL.get(which as usize).map_or(x, |f| f.function()(x, y));

@@ -194,7 +194,8 @@ fn floats_are_those_of_ieee() {
     floats(&cpu, "a * b", |a, b| a * b);
     floats(&cpu, "a / b", |a, b| a / b);
     floats(&cpu, "a % b", |a, b| a - b * (a / b).trunc());
-    floats(&cpu, "fma(a, b, 0.1)", |a, b| a.mul_add(b, 0.1));
+    // The standard library's own rounds twice where the C library is that of MinGW.
+    floats(&cpu, "fma(a, b, 0.1)", |a, b| libm::fmaf(a, b, 0.1));
     floats(&cpu, "sqrt(a) + abs(b)", |a, b| a.sqrt() + b.abs());
     floats(&cpu, "floor(a) - ceil(b)", |a, b| a.floor() - b.ceil());
     floats(&cpu, "trunc(a) + round(b)", |a, b| {

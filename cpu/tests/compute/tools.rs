@@ -1,10 +1,10 @@
-//! What tools are told of kernels.
+//! What tools are told of kernels, on the system that has such tools.
+#![cfg(target_os = "linux")]
 
 use tombolo_cpu::Options;
 
 use crate::harness::Cpu;
 
-#[cfg(target_os = "linux")]
 #[test]
 fn perf_finds_the_names_of_kernels() {
     let mut options = Options::default();

@@ -7,6 +7,7 @@
 
 mod parts;
 mod store;
+pub mod wine;
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -229,7 +230,9 @@ impl Toolchain {
     /// Lets a command find programs and libraries of what was unpacked.
     pub fn environment(&self, command: &mut Command) {
         let usr = self.store.root().join("usr");
-        let mut libraries = vec![usr.join(format!("lib/{}-linux-gnu", env::consts::ARCH))];
+        let common = usr.join(format!("lib/{}-linux-gnu", env::consts::ARCH));
+        // The sound library, which Chromium needs to start, looks for a part of its own where that would be installed.
+        let mut libraries = vec![common.clone(), common.join("pulseaudio")];
         if self.is_unpacked {
             libraries.push(usr.join(format!("lib/llvm-{}/lib", self.llvm)));
         }

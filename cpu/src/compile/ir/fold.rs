@@ -267,21 +267,17 @@ fn convert(op: Conversion, from: Type, to: Type, x: u64) -> u64 {
     }
 }
 
+/// With one rounding on every system: the standard library asks the system's C library, and that of MinGW rounds twice.
 fn multiply_add(ty: Type, x: u64, y: u64, z: u64) -> u64 {
+    let single = |bits| f32::from_bits(bits as u32);
     match ty {
-        Type::F64 => f64::from_bits(x)
-            .mul_add(f64::from_bits(y), f64::from_bits(z))
-            .to_bits(),
+        Type::F64 => libm::fma(f64::from_bits(x), f64::from_bits(y), f64::from_bits(z)).to_bits(),
         // The product is exact in `f32`.
         Type::F16 => {
-            let single = |bits| f32::from_bits(bits as u32);
             let sum = single(x) * single(y) + single(z);
             round_to_half(sum).to_bits().into()
         }
-        _ => f32::from_bits(x as u32)
-            .mul_add(f32::from_bits(y as u32), f32::from_bits(z as u32))
-            .to_bits()
-            .into(),
+        _ => libm::fmaf(single(x), single(y), single(z)).to_bits().into(),
     }
 }
 
@@ -290,5 +286,36 @@ pub(crate) fn constant(ty: Type, bits: u64) -> Def {
     Def {
         ty,
         op: Op::Const(bits & mask(ty)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sums a hair beside the middle between two numbers, and the numbers that they are nearest to, on paper.
+    #[test]
+    fn products_and_sums_are_rounded_once() {
+        let two_to = |power: i32| 2f64.powi(power);
+        let middle = [1.0 + two_to(-12), 1.0 + two_to(-12)].map(|x| (x as f32).to_bits().into());
+        let below = 1.0 + two_to(-11);
+        for (hair, expected) in [
+            (two_to(-80), below + two_to(-23)),
+            (0.0, below),
+            (-two_to(-80), below),
+        ] {
+            let hair = (hair as f32).to_bits().into();
+            let found = multiply_add(Type::F32, middle[0], middle[1], hair);
+            assert_eq!(found, u64::from((expected as f32).to_bits()), "{expected}");
+        }
+        // One and a half of the smallest number.
+        let half = 0.5f32.to_bits().into();
+        assert_eq!(multiply_add(Type::F32, half, 1, 1), 2);
+        let middle = [1.0 + two_to(-26), 1.0 + two_to(-27)].map(f64::to_bits);
+        let below = 1.0 + two_to(-26) + two_to(-27);
+        for (hair, expected) in [(two_to(-200), below + two_to(-52)), (-two_to(-200), below)] {
+            let found = multiply_add(Type::F64, middle[0], middle[1], hair.to_bits());
+            assert_eq!(found, f64::to_bits(expected), "{expected}");
+        }
     }
 }
