@@ -4,8 +4,10 @@
 // of all have arrived, so that nobody orders them.
 //
 // Who is here is asked anew in each turn, and no invocation waits for another: the word that all wait for is the host's,
-// and the lock counts those who have not read their results. So invocations that part on the way do no harm. All that
-// decides what they do together is the first one's word, told to all, without a branch in between.
+// and the lock counts those who have not read their results. So invocations that part from one turn to the next, or while
+// they wait, do no harm. All that decides what they do together in a turn is the first one's word, told to all, without a
+// branch in between that would have them part. Where a driver parts them all the same, the packet's seal never fits, and its
+// calls are told as malformed.
 $head$ {
     var reply: $reply$;
     // Nothing is posted yet.
