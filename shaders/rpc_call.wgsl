@@ -13,15 +13,8 @@ $head$ {
     // Nothing is posted yet.
     reply.status = tombolo_status_busy;
     $waits$
-    let ports = max(atomicLoad(&tombolo_calls[tombolo_header_ports]), 1u);
+$places$
     let backoff_after = atomicLoad(&tombolo_calls[tombolo_header_backoff_after]);
-    let stride = atomicLoad(&tombolo_calls[tombolo_header_stride]);
-    let locks = atomicLoad(&tombolo_calls[tombolo_header_locks]);
-    let requests = atomicLoad(&tombolo_calls[tombolo_header_requests]);
-    let replies = atomicLoad(&tombolo_calls[tombolo_header_replies]);
-    let first = atomicLoad(&tombolo_calls[tombolo_header_first]);
-    let first_result = atomicLoad(&tombolo_calls[tombolo_header_results]);
-    let most = tombolo_call_most();
     let scarce = tombolo_call_scarce(most);
     // Ports to look at.
     let search = $search$;

@@ -16,16 +16,9 @@ $head$ {
     }
     let count = workgroupUniformLoad(&tombolo_group_count);
     if count != 0u {
-        let ports = max(atomicLoad(&tombolo_calls[tombolo_header_ports]), 1u);
+$places$
         let backoff_after = atomicLoad(&tombolo_calls[tombolo_header_backoff_after]);
         let room = atomicLoad(&tombolo_calls[tombolo_header_payload]);
-        let stride = atomicLoad(&tombolo_calls[tombolo_header_stride]);
-        let locks = atomicLoad(&tombolo_calls[tombolo_header_locks]);
-        let requests = atomicLoad(&tombolo_calls[tombolo_header_requests]);
-        let replies = atomicLoad(&tombolo_calls[tombolo_header_replies]);
-        let first = atomicLoad(&tombolo_calls[tombolo_header_first]);
-        let first_result = atomicLoad(&tombolo_calls[tombolo_header_results]);
-        let most = tombolo_call_most();
         let scarce = tombolo_call_scarce(most);
         // Records that fit in one packet, both ways.
         let records = min((max(room, 1u) - 1u) / max($words$u, 1u), room / $result_words$u);

@@ -13,18 +13,12 @@ $head$ {
     // Nothing is posted yet.
     reply.status = tombolo_status_busy;
     tombolo_call_waits = 1u;
-    let ports = max(atomicLoad(&tombolo_calls[tombolo_header_ports]), 1u);
+$places$
     let room = atomicLoad(&tombolo_calls[tombolo_header_payload]);
-    let stride = atomicLoad(&tombolo_calls[tombolo_header_stride]);
-    let locks = atomicLoad(&tombolo_calls[tombolo_header_locks]);
-    let requests = atomicLoad(&tombolo_calls[tombolo_header_requests]);
-    let replies = atomicLoad(&tombolo_calls[tombolo_header_replies]);
-    let first = atomicLoad(&tombolo_calls[tombolo_header_first]);
-    let first_result = atomicLoad(&tombolo_calls[tombolo_header_results]);
-    let most = tombolo_call_most();
     // Calls that fit in one packet, both ways. A port has room for at least one.
     let records = max(min((max(room, 1u) - 1u) / max($words$u, 1u), room / $result_words$u), 1u);
-    var port = tombolo_call_port;
+    // Whoever comes first in a turn has one that there is.
+    var port = tombolo_call_port % ports;
     if tombolo_subgroup_rank() == 0u {
         port = tombolo_call_first_port(ports);
     }

@@ -79,9 +79,10 @@ pub(super) struct Function {
 /// - `f_try(x)`: gives `f_reply { status: u32, value: R }` and leaves failures to the kernel; `status` is one of
 ///   `CALL_DONE`, `CALL_BUSY`, `CALL_TIMED_OUT`, `CALL_STOPPED`, `CALL_UNKNOWN`, `CALL_MALFORMED` and
 ///   `CALL_PANICKED`, and `value` is zero unless `status` is `CALL_DONE`.
-///   On devices with memory of their own those invocations of a subgroup that call at the same place together share a
-///   packet, unless the services have several threads ([`HostServicesBuilder::threads`](crate::calls::HostServicesBuilder::threads)):
-///   their calls are served one after the other, and are answered together.
+///   On devices with subgroups and memory of their own those invocations of a subgroup that call at the same place
+///   together share a packet, unless the services have several threads
+///   ([`HostServicesBuilder::threads`](crate::calls::HostServicesBuilder::threads)): their calls are served one after the
+///   other, and are answered together.
 /// - `f_group(takes_part, x)` and `f_group_try(takes_part, x)`: the same for a whole work-group at once, in as few
 ///   packets as the calls fit in: only one invocation waits at a port, and the others at a barrier. Like
 ///   `workgroupBarrier`, the call has to be reached by all invocations of the work-group; invocations with `takes_part

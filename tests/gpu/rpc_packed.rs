@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use bytemuck::{Pod, Zeroable};
 use tombolo::calls::{CallStatistics, HostServicesBuilder};
 use tombolo::device::Aspect;
-use tombolo::{Device, HostServices};
+use tombolo::server::CallError;
+use tombolo::{Device, HostServices, PersistentKernel, Program};
 
 use crate::cases;
 use crate::harness::{Fixture, kernel_of, mix};
@@ -19,6 +20,7 @@ cases![
     each_call_has_its_own_status,
     calls_without_words_are_counted,
     invocations_that_part_call_for_themselves,
+    handlers_that_call_for_ever_are_ended,
 ];
 
 /// Invocations of most of these launches.
@@ -221,5 +223,42 @@ fn invocations_that_part_call_for_themselves(f: &Fixture) {
         calls.sort_unstable();
         assert_eq!(seen, calls);
         assert_eq!(see.calls, calls.len() as u64);
+    }
+}
+
+fn handlers_that_call_for_ever_are_ended(f: &Fixture) {
+    for (device, _) in devices(f) {
+        let services = HostServices::builder()
+            .call("fn same(x: u32) -> u32", |x: u32| x)
+            .start()
+            .unwrap();
+        let program = Program::builder()
+            .source(
+                "server.wgsl",
+                "fn spin(x: u32) -> u32 {
+                    var y = x;
+                    loop { y = same(y); if y != x { break; } }
+                    return y;
+                }
+                fn next(x: u32) -> u32 { return same(x) + 1u; }",
+            )
+            .services(&services)
+            .build()
+            .unwrap();
+        let builder = PersistentKernel::builder(&device, &program).services(&services);
+        let server = builder.handler("spin").handler("next").turns(100);
+        let server = server.start().unwrap();
+        let spin = server.function::<(u32,), u32>("spin").unwrap();
+        let next = server.function::<(u32,), u32>("next").unwrap();
+        for x in 0..3 {
+            let error = spin.call_timeout(&(x,), MINUTE).unwrap_err();
+            // Where turns are rationed waiting for the host may take them all.
+            let is_rationed = device.capabilities().needs_loop_guard();
+            assert!(
+                is_rationed || matches!(error, CallError::TooManyTurns { .. }),
+                "{error}"
+            );
+            assert_eq!(next.call_timeout(&(x,), MINUTE).unwrap(), x + 1);
+        }
     }
 }

@@ -124,11 +124,16 @@ fn calls_are_never_served_while_kernels_run_on_metal() {
 #[test]
 fn running_kernels_follow_the_hosts_memory_where_it_is_theirs() {
     use wgpu::DeviceType as Type;
-    for (of, shared) in [(Type::IntegratedGpu, true), (Type::DiscreteGpu, false)] {
+    for (of, shared, live) in [
+        (Type::IntegratedGpu, true, true),
+        (Type::DiscreteGpu, false, true),
+        // What the probe's kernel had read by then is chance.
+        (Type::DiscreteGpu, false, false),
+    ] {
         let mut probe = ProbeReport::not_probed(NotProbed::TurnedOff);
         probe.host_import = Finding::Measured(ImportFinding {
             shared: true,
-            live: true,
+            live,
             alignment: 4096,
             longest: 1 << 30,
         });
@@ -249,4 +254,22 @@ fn every_aspect_has_a_name_of_its_own_and_an_explanation() {
             .explain(Aspect::LiveMemory)
             .contains("did not see what the host wrote")
     );
+}
+
+#[test]
+fn packets_are_shared_where_they_are_sealed_and_turns_are_free() {
+    let packs = |device_type, features, live, loop_budget| {
+        let mut probe = ProbeReport::not_probed(NotProbed::TurnedOff);
+        probe.live = Finding::Measured(LiveFinding::new(live, live));
+        probe.loop_budget = Finding::Measured(loop_budget);
+        with(&info("a GPU", device_type), features, probe).packs_calls()
+    };
+    let (subgroups, none) = (wgpu::Features::SUBGROUP, wgpu::Features::empty());
+    let apart = wgpu::DeviceType::DiscreteGpu;
+    assert!(packs(apart, subgroups, true, None));
+    assert!(!packs(apart, none, true, None));
+    assert!(!packs(apart, subgroups, false, None));
+    assert!(!packs(apart, subgroups, true, Some(65_535)));
+    let together = wgpu::DeviceType::IntegratedGpu;
+    assert!(!packs(together, subgroups, true, None));
 }

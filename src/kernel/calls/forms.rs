@@ -11,6 +11,7 @@ use crate::kernel::layout::TypeLayout;
 use crate::kernel::template::Template;
 
 pub(super) const CALL: &str = include_str!("../../../shaders/rpc_call.wgsl");
+const PLACES: &str = include_str!("../../../shaders/rpc_places.wgsl");
 pub(super) const WAIT: &str = include_str!("../../../shaders/rpc_wait.wgsl");
 const PACKED_CALL: &str = include_str!("../../../shaders/rpc_packed_of.wgsl");
 const GROUP_CALL: &str = include_str!("../../../shaders/rpc_group_of.wgsl");
@@ -19,7 +20,7 @@ const STREAM: &str = include_str!("../../../shaders/rpc_stream_of.wgsl");
 
 /// All of them.
 #[cfg(test)]
-pub(super) const TEXTS: [&str; 6] = [CALL, WAIT, PACKED_CALL, GROUP_CALL, TICKET, STREAM];
+pub(super) const TEXTS: [&str; 7] = [CALL, PLACES, WAIT, PACKED_CALL, GROUP_CALL, TICKET, STREAM];
 
 /// How a program calls a function `f`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -248,6 +249,7 @@ impl<'d> Forms<'d> {
     /// `rpc_call.wgsl` with the parts of a form.
     fn call(&self, parts: Parts<'_>) -> String {
         Template::new(CALL)
+            .set("places", PLACES.trim_end())
             .set("head", parts.head)
             .set("reply", parts.reply)
             .set("search", parts.search)
@@ -278,11 +280,11 @@ impl<'d> Forms<'d> {
     }
 
     /// `f_try`: in a packet of its own, or in one that the invocations of a subgroup share, as the services say. Where
-    /// packets are never shared the body of the second `f_try` takes its place ([`ALONE`]).
+    /// packets are never shared it gets the body of the first of the two ([`ALONE`]).
     fn attempt(&self) -> String {
         let (name, parameters, names) = (self.name(), &self.parameters, &self.names);
         let mut text = self.call(Parts {
-            head: &format!("fn tombolo_alone_{name}({parameters}) -> {name}_reply"),
+            head: &format!("fn {ALONE}{name}({parameters}) -> {name}_reply"),
             reply: &format!("{name}_reply"),
             search: WAIT_BUDGET,
             waits: WAITS,
@@ -297,10 +299,7 @@ impl<'d> Forms<'d> {
                     if tombolo_call_packs() {{
                         return tombolo_packed_{name}({names});
                     }}
-                    return tombolo_alone_{name}({names});
-                }}
-                fn {name}_try{ALONE}({parameters}) -> {name}_reply {{
-                    return tombolo_alone_{name}({names});
+                    return {ALONE}{name}({names});
                 }}\n"
         ));
         text
@@ -309,6 +308,7 @@ impl<'d> Forms<'d> {
     /// A template for packets of several calls.
     fn of_many(&self, template: &str, head: &str) -> Template {
         Template::new(template)
+            .set("places", PLACES.trim_end())
             .set("head", head)
             .set("reply", format!("{}_reply", self.name()))
             .set("opcode", self.declaration.opcode() ^ GROUP)

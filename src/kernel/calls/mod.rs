@@ -30,8 +30,8 @@ pub(crate) use wgsl::CallAppendix;
 /// In the number of a function: the packet has a count and the arguments of so many calls.
 pub(crate) const GROUP: u32 = 1;
 
-/// The ending of `f_try` in its form for devices whose invocations never share packets.
-const ALONE: &str = "_where_alone";
+/// What the function begins with by which an invocation calls `f` in a packet of its own.
+const ALONE: &str = "tombolo_alone_";
 
 /// The invocations of a subgroup for whose calls a port has room where they share packets: as many as subgroups of most
 /// graphics processors have. More go in several packets.

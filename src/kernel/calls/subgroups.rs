@@ -2,7 +2,7 @@
 //! packets are shared, and `f_try` the form without shared packets on the others.
 //!
 //! Put in after parsing, so that a program need not enable subgroups, and validates for devices without them. What is
-//! taken out is the form that needs more functions: naga wants callees in front of their callers.
+//! taken out is what calls more functions: naga wants callees in front of their callers.
 
 use naga::{
     Block, CollectiveOperation, Expression, Function, GatherMode, Literal, Module, Span, Statement,
@@ -49,11 +49,11 @@ pub(super) fn share(module: &mut Module) {
 /// Has each invocation post packets of its own.
 pub(super) fn part(module: &mut Module) {
     let names = module.functions.iter().map(|(_, f)| f.name.clone());
-    let forms: Vec<String> = (names.flatten())
-        .filter(|name| name.ends_with(ALONE))
+    let called: Vec<String> = (names.flatten())
+        .filter_map(|name| Some(name.strip_prefix(ALONE)?.to_owned()))
         .collect();
-    for alone in forms {
-        fence::replace_body(module, alone.trim_end_matches(ALONE), &alone);
+    for name in called {
+        fence::replace_body(module, &format!("{name}_try"), &format!("{ALONE}{name}"));
     }
 }
 

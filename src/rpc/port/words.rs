@@ -36,10 +36,11 @@ pub(crate) trait Words {
 
     /// Writes those of the words at `index` with a bit in `among`, each as [`Words::store`] does.
     fn store_among(&self, index: usize, words: &[u32; LINE], among: u32) {
-        for (word, &value) in words.iter().enumerate() {
-            if among & (1 << word) != 0 {
-                self.store(index + word, value);
-            }
+        let mut left = among & (u32::MAX >> (u32::BITS - LINE as u32));
+        while left != 0 {
+            let word = left.trailing_zeros() as usize;
+            left &= left - 1;
+            self.store(index + word, words[word]);
         }
     }
 
