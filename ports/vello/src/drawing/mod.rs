@@ -27,7 +27,7 @@ struct Item {
 enum What {
     Path {
         how: How,
-        brush: Brush,
+        brush: Box<Brush>,
         brush_transform: Affine,
         path: BezPath,
     },
@@ -106,7 +106,7 @@ impl Drawing {
     ) {
         let what = What::Path {
             how: How::Fill(rule),
-            brush: brush.into(),
+            brush: Box::new(brush.into()),
             brush_transform,
             path: shape.to_path(TOLERANCE),
         };
@@ -122,7 +122,7 @@ impl Drawing {
     ) {
         let what = What::Path {
             how: How::Stroke(style),
-            brush: brush.into(),
+            brush: Box::new(brush.into()),
             brush_transform: Affine::IDENTITY,
             path: shape.to_path(TOLERANCE),
         };
@@ -170,7 +170,7 @@ impl Drawing {
                     brush_transform,
                     path,
                 } => {
-                    let on_brush = Some(*brush_transform);
+                    let (brush, on_brush) = (&**brush, Some(*brush_transform));
                     match how {
                         How::Fill(rule) => scene.fill(*rule, transform, brush, on_brush, path),
                         How::Stroke(style) => scene.stroke(style, transform, brush, on_brush, path),
