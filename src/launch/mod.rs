@@ -314,6 +314,7 @@ impl Launch {
         }
         Ok(())
     }
+
     /// Replaces, or first gives, a texture view between two submissions.
     ///
     /// # Errors
@@ -323,9 +324,7 @@ impl Launch {
         argument: &str,
         view: &wgpu::TextureView,
     ) -> Result<(), LaunchError> {
-        let slot = self.slot(argument)?;
-        self.replace(slot, Given::Texture(view.clone()));
-        Ok(())
+        self.set(argument, Given::Texture(view.clone()))
     }
 
     /// Replaces, or first gives, a sampler between two submissions.
@@ -337,8 +336,12 @@ impl Launch {
         argument: &str,
         sampler: &wgpu::Sampler,
     ) -> Result<(), LaunchError> {
+        self.set(argument, Given::Sampler(sampler.clone()))
+    }
+
+    fn set(&mut self, argument: &str, given: Given) -> Result<(), LaunchError> {
         let slot = self.slot(argument)?;
-        self.replace(slot, Given::Sampler(sampler.clone()));
+        self.replace(slot, given);
         Ok(())
     }
 }

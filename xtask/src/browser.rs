@@ -190,7 +190,7 @@ impl Browser {
     }
 
     /// The next answer or event, of which somebody waits for `method`.
-    fn next_message(&mut self, deadline: Instant, method: &str) -> Result<Value, Error> {
+    fn next_message(&self, deadline: Instant, method: &str) -> Result<Value, Error> {
         let left = deadline.saturating_duration_since(Instant::now());
         match self.answers.recv_timeout(left) {
             Ok(message) => Ok(message),

@@ -49,11 +49,6 @@ impl Workspace {
         self.target.join("book")
     }
 
-    /// Where everything is built that says nothing else.
-    pub fn target_dir(&self) -> &Path {
-        &self.target
-    }
-
     /// Where fuzz targets are built, which are a workspace of their own.
     pub fn fuzz_dir(&self) -> PathBuf {
         self.target.join("fuzz")
@@ -86,6 +81,23 @@ impl Workspace {
         if self.target_from_env {
             command.env("CARGO_TARGET_DIR", &self.target);
         }
+        command
+    }
+
+    /// A call of cargo for a package that is a workspace of its own: with what its lock file pins, and built beside
+    /// everything else.
+    pub fn cargo_beside(&self, manifest: PathBuf, args: &[&str]) -> Command {
+        let mut command = self.cargo();
+        command.args(args).args(["--locked", "--manifest-path"]);
+        command.arg(manifest).arg("--target-dir").arg(&self.target);
+        command
+    }
+
+    /// Whether the sources of such a package are formatted.
+    pub fn format_beside(&self, manifest: PathBuf) -> Command {
+        let mut command = self.cargo();
+        command.args(["fmt", "--check", "--manifest-path"]);
+        command.arg(manifest);
         command
     }
 

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use bytemuck::NoUninit;
 use vello_encoding::LineSoup;
 
 use crate::host::PTCL_INITIAL_ALLOC;
@@ -38,6 +39,19 @@ impl Comparison {
         }
     }
 
+    /// Of the first so many values of two buffers.
+    fn each<T>(
+        what: &'static str,
+        allowed: f64,
+        count: u32,
+        [a, b]: [&[T]; 2],
+        equal: impl Fn(&T, &T) -> bool,
+    ) -> Self {
+        let count = count as usize;
+        let pairs = a[..count].iter().zip(&b[..count]);
+        Self::new(what, allowed, pairs.map(|(p, q)| equal(p, q)))
+    }
+
     /// Whether no more differs than may.
     pub fn holds(&self) -> bool {
         self.count > 0 && self.differ as f64 <= self.allowed * self.count as f64
@@ -57,84 +71,78 @@ const CIRCULAR: f64 = 0.005;
 /// Compares all stages but the fine one.
 pub fn stages(a: &Stages, b: &Stages) -> Vec<Comparison> {
     let layout = &a.config.layout;
-    let words = (layout.path_tags_size() / 4) as usize;
-    let objects = layout.n_draw_objects as usize;
-    let clips = layout.n_clips as usize;
-    let pairs = |count: usize| 0..count;
-    let near = |a: f32, b: f32| (a - b).abs() <= 1.0;
+    let tags = [&a.tag_monoids[..], &b.tag_monoids];
+    let paths = [&a.path_bboxes[..], &b.path_bboxes];
+    let objects = [&a.draw_monoids[..], &b.draw_monoids];
+    let brushes = [&a.info_bin_data[..], &b.info_bin_data];
+    let clips = [&a.clip_inps[..], &b.clip_inps];
+    let clip_boxes = [&a.clip_bboxes[..], &b.clip_bboxes];
+    let object_boxes = [&a.draw_bboxes[..], &b.draw_bboxes];
+    let object_tiles = [&a.paths[..], &b.paths];
+    let words = layout.path_tags_size() / 4;
+    let (n_objects, n_clips) = (layout.n_draw_objects, layout.n_clips);
     vec![
-        Comparison::new(
-            "scanned path tags",
-            EXACT,
-            pairs(words).map(|i| {
-                bytemuck::bytes_of(&a.tag_monoids[i]) == bytemuck::bytes_of(&b.tag_monoids[i])
-            }),
-        ),
-        Comparison::new(
-            "boxes of paths",
-            ROUNDED,
-            pairs(layout.n_paths as usize).map(|i| {
-                let (p, q) = (&a.path_bboxes[i], &b.path_bboxes[i]);
-                let corners = [(p.x0, q.x0), (p.y0, q.y0), (p.x1, q.x1), (p.y1, q.y1)];
-                (p.draw_flags, p.trans_ix) == (q.draw_flags, q.trans_ix)
-                    && corners.iter().all(|(p, q)| p.abs_diff(*q) <= 1)
-            }),
-        ),
+        Comparison::each("scanned path tags", EXACT, words, tags, is_same_value),
+        Comparison::each("boxes of paths", ROUNDED, layout.n_paths, paths, |p, q| {
+            let corners = [(p.x0, q.x0), (p.y0, q.y0), (p.x1, q.x1), (p.y1, q.y1)];
+            (p.draw_flags, p.trans_ix) == (q.draw_flags, q.trans_ix)
+                && corners.iter().all(|(p, q)| p.abs_diff(*q) <= 1)
+        }),
         lines(a, b),
-        Comparison::new(
+        Comparison::each(
             "scanned draw objects",
             EXACT,
-            pairs(objects).map(|i| a.draw_monoids[i] == b.draw_monoids[i]),
+            n_objects,
+            objects,
+            PartialEq::eq,
         ),
-        Comparison::new(
+        Comparison::each(
             "brushes",
             CIRCULAR,
-            pairs(layout.bin_data_start as usize)
-                .map(|i| is_same_word(a.info_bin_data[i], b.info_bin_data[i])),
+            layout.bin_data_start,
+            brushes,
+            is_same_word,
         ),
-        Comparison::new(
-            "clips",
-            EXACT,
-            pairs(clips).map(|i| {
-                bytemuck::bytes_of(&a.clip_inps[i]) == bytemuck::bytes_of(&b.clip_inps[i])
-            }),
-        ),
-        Comparison::new(
-            "boxes of clips",
-            ROUNDED,
-            pairs(clips).map(|i| {
-                a.clip_bboxes[i]
-                    .bbox
-                    .iter()
-                    .zip(b.clip_bboxes[i].bbox)
-                    .all(|(p, q)| near(*p, q))
-            }),
-        ),
-        Comparison::new(
+        Comparison::each("clips", EXACT, n_clips, clips, is_same_value),
+        Comparison::each("boxes of clips", ROUNDED, n_clips, clip_boxes, |p, q| {
+            is_near_box(p.bbox, q.bbox)
+        }),
+        Comparison::each(
             "boxes of draw objects",
             ROUNDED,
-            pairs(objects).map(|i| {
-                a.draw_bboxes[i]
-                    .bbox
-                    .iter()
-                    .zip(b.draw_bboxes[i].bbox)
-                    .all(|(p, q)| near(*p, q))
-            }),
+            n_objects,
+            object_boxes,
+            |p, q| is_near_box(p.bbox, q.bbox),
         ),
         bins(a, b),
-        Comparison::new(
+        Comparison::each(
             "tiles of draw objects",
             ROUNDED,
-            pairs(objects).map(|i| a.paths[i].bbox == b.paths[i].bbox),
+            n_objects,
+            object_tiles,
+            |p, q| p.bbox == q.bbox,
         ),
         tiles(a, b),
     ]
 }
 
+fn is_same_value<T: NoUninit>(a: &T, b: &T) -> bool {
+    bytemuck::bytes_of(a) == bytemuck::bytes_of(b)
+}
+
+/// Whether the edges of two boxes are no further than a pixel apart.
+fn is_near_box(a: [f32; 4], b: [f32; 4]) -> bool {
+    a.iter().zip(b).all(|(p, q)| (p - q).abs() <= 1.0)
+}
+
 /// Whether two words are the same number, of whichever type.
-fn is_same_word(a: u32, b: u32) -> bool {
-    let (x, y) = (f32::from_bits(a), f32::from_bits(b));
+fn is_same_word(a: &u32, b: &u32) -> bool {
+    let [x, y] = [a, b].map(|word| f32::from_bits(*word));
     a == b || (x - y).abs() <= 1e-4 * x.abs().max(y.abs()).max(1.0)
+}
+
+fn near(a: f64, b: f64, by: f64) -> bool {
+    (a - b).abs() <= by
 }
 
 /// What does not hang on the order of lines: twice the area to the left of them, their ends, and their number.
@@ -176,7 +184,6 @@ fn lines(a: &Stages, b: &Stages) -> Comparison {
         let (Some(p), Some(q)) = (a.get(path), b.get(path)) else {
             return false;
         };
-        let near = |p: f64, q: f64, by: f64| (p - q).abs() <= by;
         near(p.area, q.area, 0.1 + 0.02 * p.length)
             && near(p.length, q.length, 0.01 + 0.03 * p.length)
             && near(p.ends[0], q.ends[0], 0.02)
@@ -228,7 +235,6 @@ struct Command {
 impl Command {
     fn is_same(&self, other: &Self) -> bool {
         let (p, q) = (&self.segments, &other.segments);
-        let near = |p: f64, q: f64, by: f64| (p - q).abs() <= by;
         self.words == other.words
             && near(p.area, q.area, 0.2 + 0.05 * p.length)
             && near(p.ends[0], q.ends[0], 0.25)

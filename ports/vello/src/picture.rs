@@ -6,6 +6,8 @@ use std::path::Path;
 
 use tombolo::{Device, DeviceBuffer, wgpu};
 
+use crate::host::textures;
+
 /// Pixels of 4 bytes, row by row.
 #[derive(Clone)]
 pub struct Picture {
@@ -100,22 +102,10 @@ const POISON: [u8; 4] = [0xff, 0x00, 0xff, 0x5a];
 impl Target {
     /// Makes a texture of poison.
     pub fn new(device: &Device, width: u32, height: u32) -> Result<Self, tombolo::Error> {
-        let texture = device.raw().create_texture(&wgpu::TextureDescriptor {
-            label: None,
-            size: wgpu::Extent3d {
-                width,
-                height,
-                depth_or_array_layers: 1,
-            },
-            mip_level_count: 1,
-            sample_count: 1,
-            dimension: wgpu::TextureDimension::D2,
-            format: wgpu::TextureFormat::Rgba8Unorm,
-            usage: wgpu::TextureUsages::STORAGE_BINDING
-                | wgpu::TextureUsages::COPY_SRC
-                | wgpu::TextureUsages::COPY_DST,
-            view_formats: &[],
-        });
+        let usage = wgpu::TextureUsages::STORAGE_BINDING
+            | wgpu::TextureUsages::COPY_SRC
+            | wgpu::TextureUsages::COPY_DST;
+        let texture = textures::make(device, [width, height], usage);
         let view = texture.create_view(&wgpu::TextureViewDescriptor::default());
         let pitch = (width * 4).next_multiple_of(wgpu::COPY_BYTES_PER_ROW_ALIGNMENT);
         let target = Self {
@@ -137,16 +127,9 @@ impl Target {
     pub fn poison(&self) -> Result<(), tombolo::Error> {
         let (width, height) = (self.texture.width(), self.texture.height());
         self.device.flush()?;
-        self.device.raw_queue().write_texture(
-            self.texture.as_image_copy(),
-            &POISON.repeat((width * height) as usize),
-            wgpu::TexelCopyBufferLayout {
-                offset: 0,
-                bytes_per_row: Some(width * 4),
-                rows_per_image: None,
-            },
-            self.texture.size(),
-        );
+        let pixels = POISON.repeat((width * height) as usize);
+        let whole = [0, 0, width, height];
+        textures::write(&self.device, &self.texture, whole, &pixels);
         Ok(())
     }
 

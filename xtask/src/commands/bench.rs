@@ -4,8 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::commands::test::provide_for_tests;
-use crate::env::AdapterEnv;
+use crate::commands::test;
 use crate::error::Error;
 use crate::process::{self, say, step};
 use crate::provide::Switches;
@@ -27,10 +26,8 @@ pub struct Args {
 /// Runs the command.
 pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
     let wanted = chosen(benches(workspace)?, &args.benches)?;
-    let env = match provide_for_tests(workspace, &args.switches)? {
-        Some(provided) => provided.test_env(workspace)?,
-        None => AdapterEnv::default(),
-    };
+    let provided = test::provide_for_tests(workspace, &args.switches)?;
+    let env = test::environment(workspace, provided.as_ref())?;
     let today = date(SystemTime::now());
     let mut rows = Vec::new();
     for Bench {

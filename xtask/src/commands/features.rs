@@ -32,10 +32,7 @@ fn fuzz_targets(workspace: &Workspace) -> Command {
 
 /// Looks the ported program over, with what its own lock file pins.
 fn port(workspace: &Workspace) -> Command {
-    let mut clippy = workspace.cargo();
-    clippy.args(["clippy", "--locked", "--manifest-path"]);
-    clippy.arg(workspace.port_manifest());
-    clippy.arg("--target-dir").arg(workspace.target_dir());
+    let mut clippy = workspace.cargo_beside(workspace.port_manifest(), &["clippy"]);
     clippy.args(["--", "-D", "warnings"]);
     clippy
 }
@@ -52,15 +49,11 @@ pub fn run(workspace: &Workspace) -> Result<(), Error> {
         })?;
     }
     step("the ported program", || {
-        let mut fmt = workspace.cargo();
-        fmt.args(["fmt", "--check", "--manifest-path"]);
-        process::run(fmt.arg(workspace.port_manifest()))?;
+        process::run(&mut workspace.format_beside(workspace.port_manifest()))?;
         process::run(&mut port(workspace))
     })?;
     step("fuzz targets", || {
-        let mut fmt = workspace.cargo();
-        fmt.args(["fmt", "--check", "--manifest-path"]);
-        process::run(fmt.arg(workspace.fuzz_manifest()))?;
+        process::run(&mut workspace.format_beside(workspace.fuzz_manifest()))?;
         process::run(&mut fuzz_targets(workspace))
     })
 }

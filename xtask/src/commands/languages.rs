@@ -196,9 +196,7 @@ fn write(workspace: &Workspace, args: &Args, folder: &Path) -> Result<(), Error>
     let mut command = workspace.cargo();
     command.args(["test", "--locked", "--package", "tombolo"]);
     command.args(["--test", "gpu", "--"]).args(&args.suite);
-    if let Some(provided) = provided {
-        provided.test_env(workspace)?.apply(&mut command);
-    }
+    test::environment(workspace, provided.as_ref())?.apply(&mut command);
     command
         .env("CARGO_TARGET_DIR", workspace.toolchain_target("languages"))
         .env("RUSTFLAGS", "--cfg shading_languages")

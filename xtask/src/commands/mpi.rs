@@ -127,7 +127,7 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
         return Ok(());
     }
     let provided = test::provide_for_tests(workspace, &args.switches)?;
-    let env = environment(workspace, provided.as_ref())?;
+    let env = test::environment(workspace, provided.as_ref())?;
     if args.table {
         return step("measurements", || table(workspace, &env, args));
     }
@@ -162,14 +162,6 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
     Ok(())
 }
 
-/// The environment of all programs that are run here.
-fn environment(workspace: &Workspace, provided: Option<&Provided>) -> Result<AdapterEnv, Error> {
-    match provided {
-        Some(provided) => provided.test_env(workspace),
-        None => Ok(AdapterEnv::default()),
-    }
-}
-
 /// Parts of the names of the adapters that run on the processor; `None` is the adapter wgpu takes by itself.
 fn adapters(provided: Option<&Provided>, only: Option<&str>) -> Vec<Option<String>> {
     if let Some(only) = only {
@@ -192,19 +184,12 @@ fn on(env: &AdapterEnv, adapter: Option<&str>) -> AdapterEnv {
     }
 }
 
-/// Cargo for the package, with the build outputs of the workspace.
 fn cargo(workspace: &Workspace, args: &[&str]) -> Command {
-    let mut cargo = workspace.cargo();
-    cargo.args(args).arg("--locked").arg("--manifest-path");
-    cargo.arg(workspace.mpi_manifest());
-    cargo.env("CARGO_TARGET_DIR", workspace.target_dir());
-    cargo
+    workspace.cargo_beside(workspace.mpi_manifest(), args)
 }
 
 fn lints(workspace: &Workspace) -> Result<(), Error> {
-    let mut fmt = workspace.cargo();
-    fmt.args(["fmt", "--check", "--manifest-path"]);
-    process::run(fmt.arg(workspace.mpi_manifest()))?;
+    process::run(&mut workspace.format_beside(workspace.mpi_manifest()))?;
     let mut clippy = cargo(workspace, &["clippy", "--quiet", "--all-targets"]);
     process::run(clippy.args(["--", "-D", "warnings"]))?;
     let mut doc = cargo(workspace, &["doc", "--quiet", "--no-deps"]);

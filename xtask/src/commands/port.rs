@@ -8,7 +8,6 @@ use std::ffi::OsString;
 use std::process::Command;
 
 use crate::commands::test;
-use crate::env::AdapterEnv;
 use crate::error::Error;
 use crate::process::{self, say};
 use crate::provide::Switches;
@@ -26,10 +25,8 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
-    let env = match test::provide_for_tests(workspace, &args.switches)? {
-        Some(provided) => provided.test_env(workspace)?,
-        None => AdapterEnv::default(),
-    };
+    let provided = test::provide_for_tests(workspace, &args.switches)?;
+    let env = test::environment(workspace, provided.as_ref())?;
     let mut command = program(workspace, &args.program);
     env.apply(&mut command);
     say(format!("running `{}`", process::display(&command)));
@@ -37,10 +34,7 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
 }
 
 fn program(workspace: &Workspace, args: &[OsString]) -> Command {
-    let mut command = workspace.cargo();
-    command.args(["run", "--quiet", "--locked", "--manifest-path"]);
-    command.arg(workspace.port_manifest());
-    command.arg("--target-dir").arg(workspace.target_dir());
+    let mut command = workspace.cargo_beside(workspace.port_manifest(), &["run", "--quiet"]);
     command.args(["--", "--output"]);
     command.arg(workspace.root().join("out/port"));
     command.args(args);
@@ -49,6 +43,8 @@ fn program(workspace: &Workspace, args: &[OsString]) -> Command {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -58,7 +54,10 @@ mod tests {
         let command = program(&workspace, &["--adapter".into(), "embedded".into()]);
         let args: Vec<_> = command.get_args().collect();
         let at = args.iter().position(|arg| *arg == "--target-dir").unwrap();
-        assert_eq!(args[at + 1], workspace.target_dir());
+        assert_eq!(
+            Path::new(args[at + 1]),
+            workspace.scratch_dir().parent().unwrap()
+        );
         assert!(args.ends_with(&["--adapter".as_ref(), "embedded".as_ref()]));
     }
 }

@@ -90,8 +90,7 @@ pub fn environment(
 ) -> Result<AdapterEnv, Error> {
     match provided {
         Some(provided) if !provided.software.is_empty() => provided.software_env(workspace),
-        Some(provided) => provided.test_env(workspace),
-        None => Ok(AdapterEnv::default()),
+        provided => test::environment(workspace, provided),
     }
 }
 

@@ -267,7 +267,8 @@ fn convert(op: Conversion, from: Type, to: Type, x: u64) -> u64 {
     }
 }
 
-/// With one rounding on every system: the standard library asks the system's C library, and that of MinGW rounds twice.
+/// With one rounding on every system, but for half floats, which are rounded as the code for them does it: the standard library
+/// asks the system's C library, and that of MinGW rounds twice.
 fn multiply_add(ty: Type, x: u64, y: u64, z: u64) -> u64 {
     let single = |bits| f32::from_bits(bits as u32);
     match ty {

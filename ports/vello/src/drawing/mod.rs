@@ -16,33 +16,30 @@ pub use tombolo::{HEIGHT, WIDTH, tombolo};
 
 use crate::picture::Picture;
 
-/// One thing that is drawn.
+/// One thing that is drawn, and where.
 #[derive(Clone)]
-enum Item {
-    Fill {
-        rule: Fill,
-        transform: Affine,
-        brush: Brush,
+struct Item {
+    transform: Affine,
+    what: What,
+}
+
+#[derive(Clone)]
+enum What {
+    Path {
+        how: How,
+        brush: Box<Brush>,
         brush_transform: Affine,
-        path: BezPath,
-    },
-    Stroke {
-        style: Stroke,
-        transform: Affine,
-        brush: Brush,
         path: BezPath,
     },
     /// What is drawn up to the next end of a layer goes into a group, cut to a path.
     Layer {
         blend: BlendMode,
         alpha: f32,
-        transform: Affine,
         clip: BezPath,
     },
     End,
     /// The shadow of a rectangle with round corners.
     Shadow {
-        transform: Affine,
         rect: Rect,
         color: Color,
         radius: f32,
@@ -50,18 +47,11 @@ enum Item {
     },
 }
 
-impl Item {
-    fn moved(&self, by: Affine) -> Self {
-        let mut item = self.clone();
-        match &mut item {
-            Self::Fill { transform, .. }
-            | Self::Stroke { transform, .. }
-            | Self::Layer { transform, .. }
-            | Self::Shadow { transform, .. } => *transform = by * *transform,
-            Self::End => {}
-        }
-        item
-    }
+/// How a path becomes an area.
+#[derive(Clone)]
+enum How {
+    Fill(Fill),
+    Stroke(Stroke),
 }
 
 /// How fine shapes become paths.
@@ -90,9 +80,16 @@ impl Drawing {
             );
             let corner = (x * f64::from(WIDTH), y * f64::from(HEIGHT));
             let smaller = Affine::translate(corner) * Affine::scale(step);
-            items.extend(self.items.iter().map(|item| item.moved(smaller)));
+            items.extend(self.items.iter().cloned().map(|mut item| {
+                item.transform = smaller * item.transform;
+                item
+            }));
         }
         Self { items }
+    }
+
+    fn push(&mut self, transform: Affine, what: What) {
+        self.items.push(Item { transform, what });
     }
 
     fn fill(&mut self, transform: Affine, brush: impl Into<Brush>, shape: &impl Shape) {
@@ -107,13 +104,13 @@ impl Drawing {
         brush_transform: Affine,
         shape: &impl Shape,
     ) {
-        self.items.push(Item::Fill {
-            rule,
-            transform,
-            brush: brush.into(),
+        let what = What::Path {
+            how: How::Fill(rule),
+            brush: Box::new(brush.into()),
             brush_transform,
             path: shape.to_path(TOLERANCE),
-        });
+        };
+        self.push(transform, what);
     }
 
     fn stroke(
@@ -123,12 +120,13 @@ impl Drawing {
         brush: impl Into<Brush>,
         shape: &impl Shape,
     ) {
-        self.items.push(Item::Stroke {
-            style,
-            transform,
-            brush: brush.into(),
+        let what = What::Path {
+            how: How::Stroke(style),
+            brush: Box::new(brush.into()),
+            brush_transform: Affine::IDENTITY,
             path: shape.to_path(TOLERANCE),
-        });
+        };
+        self.push(transform, what);
     }
 
     /// Draws what `draw` draws as a group.
@@ -140,63 +138,55 @@ impl Drawing {
         clip: &impl Shape,
         draw: impl FnOnce(&mut Self),
     ) {
-        self.items.push(Item::Layer {
+        let what = What::Layer {
             blend: blend.into(),
             alpha,
-            transform,
             clip: clip.to_path(TOLERANCE),
-        });
+        };
+        self.push(transform, what);
         draw(self);
-        self.items.push(Item::End);
+        self.push(transform, What::End);
     }
 
     fn shadow(&mut self, transform: Affine, rect: Rect, color: Color, radius: f32, deviation: f32) {
-        self.items.push(Item::Shadow {
-            transform,
+        let what = What::Shadow {
             rect,
             color,
             radius,
             deviation,
-        });
+        };
+        self.push(transform, what);
     }
 
     /// As Vello's scene.
     pub fn scene(&self) -> Scene {
         let mut scene = Scene::new();
-        for item in &self.items {
-            match item {
-                Item::Fill {
-                    rule,
-                    transform,
+        for Item { transform, what } in &self.items {
+            let transform = *transform;
+            match what {
+                What::Path {
+                    how,
                     brush,
                     brush_transform,
                     path,
                 } => {
-                    let brush_transform = Some(*brush_transform);
-                    scene.fill(*rule, *transform, brush, brush_transform, path);
+                    let (brush, on_brush) = (&**brush, Some(*brush_transform));
+                    match how {
+                        How::Fill(rule) => scene.fill(*rule, transform, brush, on_brush, path),
+                        How::Stroke(style) => scene.stroke(style, transform, brush, on_brush, path),
+                    }
                 }
-                Item::Stroke {
-                    style,
-                    transform,
-                    brush,
-                    path,
-                } => scene.stroke(style, *transform, brush, None, path),
-                Item::Layer {
-                    blend,
-                    alpha,
-                    transform,
-                    clip,
-                } => scene.push_layer(Fill::NonZero, *blend, *alpha, *transform, clip),
-                Item::End => scene.pop_layer(),
-                Item::Shadow {
-                    transform,
+                What::Layer { blend, alpha, clip } => {
+                    scene.push_layer(Fill::NonZero, *blend, *alpha, transform, clip);
+                }
+                What::End => scene.pop_layer(),
+                What::Shadow {
                     rect,
                     color,
                     radius,
                     deviation,
                 } => {
                     let (radius, deviation) = (f64::from(*radius), f64::from(*deviation));
-                    let transform = *transform;
                     scene.draw_blurred_rounded_rect(transform, *rect, *color, radius, deviation);
                 }
             }
@@ -236,55 +226,40 @@ fn half_a_pixel_on(transform: Affine, brush: &Brush) -> Affine {
     }
 }
 
-fn draw(context: &mut RenderContext, item: &Item) {
-    match item {
-        Item::Fill {
-            rule,
-            transform,
+fn draw(context: &mut RenderContext, Item { transform, what }: &Item) {
+    let transform = *transform;
+    context.set_transform(transform);
+    match what {
+        What::Path {
+            how,
             brush,
             brush_transform,
             path,
         } => {
-            let transform = *transform;
-            context.set_transform(transform);
             context.set_paint_transform(half_a_pixel_on(transform, brush) * *brush_transform);
             context.set_paint(paint(brush));
-            context.set_fill_rule(*rule);
-            context.fill_path(path);
+            match how {
+                How::Fill(rule) => {
+                    context.set_fill_rule(*rule);
+                    context.fill_path(path);
+                }
+                How::Stroke(style) => {
+                    context.set_stroke(style.clone());
+                    context.stroke_path(path);
+                }
+            }
         }
-        Item::Stroke {
-            style,
-            transform,
-            brush,
-            path,
-        } => {
-            let transform = *transform;
-            context.set_transform(transform);
-            context.set_paint_transform(half_a_pixel_on(transform, brush));
-            context.set_paint(paint(brush));
-            context.set_stroke(style.clone());
-            context.stroke_path(path);
-        }
-        Item::Layer {
-            blend,
-            alpha,
-            transform,
-            clip,
-        } => {
-            context.set_transform(*transform);
+        What::Layer { blend, alpha, clip } => {
             context.set_fill_rule(Fill::NonZero);
             context.push_layer(Some(clip), Some(*blend), Some(*alpha), None, None);
         }
-        Item::End => context.pop_layer(),
-        Item::Shadow {
-            transform,
+        What::End => context.pop_layer(),
+        What::Shadow {
             rect,
             color,
             radius,
             deviation,
         } => {
-            let transform = *transform;
-            context.set_transform(transform);
             context.set_paint_transform(half_a_pixel_on(transform, &Brush::Solid(*color)));
             context.set_paint(*color);
             context.fill_blurred_rounded_rect(rect, *radius, *deviation, false);

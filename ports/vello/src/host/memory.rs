@@ -44,7 +44,7 @@ impl Capacities {
         gpu.seg_counts_size = self.seg_counts;
         gpu.segments_size = self.segments;
         gpu.blend_size = self.blend;
-        gpu.ptcl_size = first_commands(config) + self.ptcl;
+        gpu.ptcl_size = first_commands(config).saturating_add(self.ptcl);
         RenderConfig {
             gpu,
             workgroup_counts: config.workgroup_counts,
@@ -67,7 +67,8 @@ impl Capacities {
         for (capacity, needed) in needs {
             if needed > *capacity {
                 // A quarter more, since the next scene is often a little larger.
-                *capacity = (needed + needed / 4).next_multiple_of(1 << 10);
+                let more = needed.saturating_add(needed / 4);
+                *capacity = more.checked_next_multiple_of(1 << 10).unwrap_or(u32::MAX);
                 has_grown = true;
             }
         }
@@ -115,7 +116,7 @@ impl Buffers {
     /// Makes all buffers.
     pub fn new(device: &Device, config: &RenderConfig) -> Result<Self, tombolo::Error> {
         let (gpu, sizes) = (&config.gpu, &config.buffer_sizes);
-        let info_bin_data = gpu.layout.bin_data_start + gpu.binning_size;
+        let info_bin_data = gpu.layout.bin_data_start as usize + gpu.binning_size as usize;
         Ok(Self {
             reduced: device.zeroed(sizes.path_reduced.len() as usize)?,
             reduced2: device.zeroed(sizes.path_reduced2.len() as usize)?,
@@ -126,7 +127,7 @@ impl Buffers {
             lines: device.zeroed(gpu.lines_size as usize)?,
             draw_reduced: device.zeroed(sizes.draw_reduced.len() as usize)?,
             draw_monoids: device.zeroed(sizes.draw_monoids.len() as usize)?,
-            info_bin_data: device.zeroed(info_bin_data as usize)?,
+            info_bin_data: device.zeroed(info_bin_data)?,
             clip_inps: device.zeroed(sizes.clip_inps.len() as usize)?,
             clip_bics: device.zeroed(sizes.clip_bics.len() as usize)?,
             clip_els: device.zeroed(sizes.clip_els.len() as usize)?,

@@ -10,7 +10,7 @@
 mod frame;
 mod memory;
 mod shaders;
-mod textures;
+pub mod textures;
 
 pub use frame::Frame;
 pub use memory::{Buffers, PTCL_INITIAL_ALLOC};

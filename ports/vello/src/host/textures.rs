@@ -1,11 +1,12 @@
 //! The textures that the fine stage reads: colours of gradients, and the atlas of images.
 
-use tombolo::{Device, wgpu};
+use tombolo::Device;
+use tombolo::wgpu::{self, TextureUsages};
 use vello::peniko::ImageData;
 use vello_encoding::Ramps;
 
-/// A texture that is written by the host and sampled by a kernel.
-fn make(device: &Device, width: u32, height: u32) -> wgpu::Texture {
+/// A texture, of a pixel at least.
+pub fn make(device: &Device, [width, height]: [u32; 2], usage: TextureUsages) -> wgpu::Texture {
     device.raw().create_texture(&wgpu::TextureDescriptor {
         label: None,
         size: wgpu::Extent3d {
@@ -17,14 +18,17 @@ fn make(device: &Device, width: u32, height: u32) -> wgpu::Texture {
         sample_count: 1,
         dimension: wgpu::TextureDimension::D2,
         format: wgpu::TextureFormat::Rgba8Unorm,
-        usage: wgpu::TextureUsages::TEXTURE_BINDING | wgpu::TextureUsages::COPY_DST,
+        usage,
         view_formats: &[],
     })
 }
 
+/// What is written by the host and sampled by a kernel.
+const SAMPLED: TextureUsages = TextureUsages::TEXTURE_BINDING.union(TextureUsages::COPY_DST);
+
 /// Writes `width` times `height` pixels of 4 bytes to (`x`, `y`).
-fn write(device: &Device, texture: &wgpu::Texture, [x, y, width, height]: [u32; 4], pixels: &[u8]) {
-    let mut place = texture.as_image_copy();
+pub fn write(device: &Device, to: &wgpu::Texture, [x, y, width, height]: [u32; 4], pixels: &[u8]) {
+    let mut place = to.as_image_copy();
     place.origin = wgpu::Origin3d { x, y, z: 0 };
     let layout = wgpu::TexelCopyBufferLayout {
         offset: 0,
@@ -43,7 +47,7 @@ fn write(device: &Device, texture: &wgpu::Texture, [x, y, width, height]: [u32; 
 
 /// The colours of gradients, one row for each.
 pub fn of_ramps(device: &Device, ramps: &Ramps<'_>) -> wgpu::TextureView {
-    let texture = make(device, ramps.width, ramps.height);
+    let texture = make(device, [ramps.width, ramps.height], SAMPLED);
     if ramps.height > 0 {
         let place = [0, 0, ramps.width, ramps.height];
         write(device, &texture, place, bytemuck::cast_slice(ramps.data));
@@ -69,7 +73,7 @@ impl Atlas {
             .take()
             .filter(|(texture, _)| (texture.width(), texture.height()) == (width, height));
         let (texture, view) = self.0.get_or_insert_with(|| {
-            let texture = make(device, width, height);
+            let texture = make(device, [width, height], SAMPLED);
             let view = texture.create_view(&wgpu::TextureViewDescriptor::default());
             (texture, view)
         });
