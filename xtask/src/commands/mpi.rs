@@ -17,7 +17,7 @@ use crate::env::AdapterEnv;
 use crate::error::Error;
 use crate::library::Libraries;
 use crate::process::{self, say, step};
-use crate::provide::{self, EMBEDDED, Provided, Switches};
+use crate::provide::{EMBEDDED, Provided, Switches};
 use crate::workspace::Workspace;
 
 /// Arguments of the command.
@@ -178,10 +178,7 @@ fn adapters(provided: Option<&Provided>, only: Option<&str>) -> Vec<Option<Strin
     let Some(provided) = provided else {
         return vec![None];
     };
-    let software = provided.software.iter();
-    let software = software.map(|(software, _)| software.adapter_name());
-    let embedded = provide::embedded_exists().then_some(EMBEDDED);
-    let names = software.chain(embedded);
+    let names = provided.required_adapters().into_iter();
     names.map(|name| Some(name.to_owned())).collect()
 }
 
@@ -205,8 +202,11 @@ fn lints(workspace: &Workspace) -> Result<(), Error> {
     let mut fmt = workspace.cargo();
     fmt.args(["fmt", "--check", "--manifest-path"]);
     process::run(fmt.arg(workspace.mpi_manifest()))?;
-    let mut clippy = cargo(workspace, &["clippy", "--quiet", "--all-targets"]);
-    process::run(clippy.args(["--", "-D", "warnings"]))?;
+    // The example's traces are built by no test.
+    for features in [&[][..], &["--all-features"]] {
+        let mut clippy = cargo(workspace, &["clippy", "--quiet", "--all-targets"]);
+        process::run(clippy.args(features).args(["--", "-D", "warnings"]))?;
+    }
     let mut doc = cargo(workspace, &["doc", "--quiet", "--no-deps"]);
     process::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
