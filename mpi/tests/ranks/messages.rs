@@ -46,7 +46,8 @@ pub fn values(rank: i32, places: std::ops::Range<usize>) -> Vec<u32> {
     places.map(|place| value(rank, place)).collect()
 }
 
-const POISON: u32 = 0xdead_beef;
+/// What memory holds that is received into.
+pub const POISON: u32 = 0xdead_beef;
 
 fn ranges_of_buffers_go_around(world: &World) {
     let (ranks, rank) = (&world.ranks, world.ranks.rank());
