@@ -305,6 +305,8 @@ fn ranks_and_tags_are_checked(world: &World) {
             ranks.most_tag()
         )
     );
+    let farthest = (i64::from(ranks.rank()) + (1 << 31)) % i64::from(ranks.size());
+    assert_eq!(i64::from(ranks.before(i32::MIN)), farthest);
     if let Some(above) = ranks.most_tag().checked_add(1) {
         let error = ranks.ireceive(vec![1u8], 0, above).unwrap_err();
         assert!(matches!(error, MpiError::Tag { .. }), "{error}");

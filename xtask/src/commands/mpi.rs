@@ -5,7 +5,7 @@
 //! 2. The package is checked for format, lints and docs. It is no member of the workspace, so that the workspace goes on building
 //!    on machines without MPI; `mpi/Cargo.toml` says more.
 //! 3. Tests that need no ranks run once. The others run on every adapter, as 1, 2, 4 and 7 ranks that share this machine, and
-//!    so does the example `heat2d_mpi`, which compares its plate with that of one process.
+//!    so does the example `heat2d_mpi`, which compares its plate with that of one process. Two ranks of the example are traced once.
 
 use std::fs;
 use std::path::PathBuf;
@@ -127,7 +127,7 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
         return Ok(());
     }
     let provided = test::provide_for_tests(workspace, &args.switches)?;
-    let env = environment(workspace, provided.as_ref())?;
+    let env = test::environment(workspace, provided.as_ref())?;
     if args.table {
         return step("measurements", || table(workspace, &env, args));
     }
@@ -143,7 +143,12 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
             process::run(&mut tests)
         })?;
     }
-    for adapter in adapters(provided.as_ref(), args.adapter.as_deref()) {
+    let adapters = adapters(provided.as_ref(), args.adapter.as_deref());
+    if is_whole {
+        let env = on(&env, adapters.first().and_then(Option::as_deref));
+        step("traces of two ranks", || traces(workspace, &env))?;
+    }
+    for adapter in adapters {
         for &ranks in &args.ranks {
             let env = on(&env, adapter.as_deref());
             let name = adapter.as_deref().unwrap_or("the default adapter");
@@ -160,14 +165,6 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
         }
     }
     Ok(())
-}
-
-/// The environment of all programs that are run here.
-fn environment(workspace: &Workspace, provided: Option<&Provided>) -> Result<AdapterEnv, Error> {
-    match provided {
-        Some(provided) => provided.test_env(workspace),
-        None => Ok(AdapterEnv::default()),
-    }
 }
 
 /// Parts of the names of the adapters that run on the processor; `None` is the adapter wgpu takes by itself.
@@ -202,7 +199,7 @@ fn lints(workspace: &Workspace) -> Result<(), Error> {
     let mut fmt = workspace.cargo();
     fmt.args(["fmt", "--check", "--manifest-path"]);
     process::run(fmt.arg(workspace.mpi_manifest()))?;
-    // The example's traces are built by no test.
+    // Also what is there with features alone, such as the example's traces.
     for features in [&[][..], &["--all-features"]] {
         let mut clippy = cargo(workspace, &["clippy", "--quiet", "--all-targets"]);
         process::run(clippy.args(features).args(["--", "-D", "warnings"]))?;
@@ -229,13 +226,25 @@ fn mpirun(ranks: u32) -> Vec<String> {
     words
 }
 
-/// The example of the plate over ranks, which fails unless its plate is that of one process, bit for bit.
-fn plate(workspace: &Workspace, env: &AdapterEnv, ranks: u32) -> Result<Command, Error> {
+/// Starts the example as ranks; `options` are cargo's.
+fn example(workspace: &Workspace, options: &[&str], ranks: u32) -> Command {
+    let mut command = cargo(workspace, &["run", "--quiet", "--example", "heat2d_mpi"]);
+    command.args(options);
+    command.args(["--config", &runner(ranks), "--"]);
+    command
+}
+
+/// The folder for what the example writes.
+fn scratch(workspace: &Workspace) -> Result<PathBuf, Error> {
     let scratch = workspace.scratch_dir();
     fs::create_dir_all(&scratch).map_err(Error::io("create", &scratch))?;
-    let args = ["run", "--quiet", "--example", "heat2d_mpi"];
-    let mut command = cargo(workspace, &args);
-    command.args(["--config", &runner(ranks), "--"]);
+    Ok(scratch)
+}
+
+/// The example of the plate over ranks, which fails unless its plate is that of one process, bit for bit.
+fn plate(workspace: &Workspace, env: &AdapterEnv, ranks: u32) -> Result<Command, Error> {
+    let scratch = scratch(workspace)?;
+    let mut command = example(workspace, &[], ranks);
     // Both with one device for each rank, and with two that exchange rows by themselves.
     let devices = if ranks.is_multiple_of(2) { "2" } else { "1" };
     command.args(["--devices", devices]);
@@ -245,13 +254,38 @@ fn plate(workspace: &Workspace, env: &AdapterEnv, ranks: u32) -> Result<Command,
     Ok(command)
 }
 
+/// Traces of two ranks: each has the waits for messages beside the launches.
+fn traces(workspace: &Workspace, env: &AdapterEnv) -> Result<(), Error> {
+    let scratch = scratch(workspace)?;
+    let paths = [0, 1].map(|rank| scratch.join(format!("heat2d_mpi.{rank}.json")));
+    for path in paths.iter().filter(|path| path.exists()) {
+        fs::remove_file(path).map_err(Error::io("remove", path))?;
+    }
+    let mut command = example(workspace, &["--features", "trace"], 2);
+    command.args(["--steps", "10", "--check", "--trace"]);
+    command.arg(scratch.join("heat2d_mpi."));
+    env.apply(&mut command);
+    process::run(&mut command)?;
+    for path in &paths {
+        let text = fs::read_to_string(path).map_err(Error::io("read", path))?;
+        for span in ["mpi wait", "launch"] {
+            if !text.contains(span) {
+                return Err(Error::NoSpan {
+                    path: path.clone(),
+                    span,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Prints the tables of the page on scale.
 fn table(workspace: &Workspace, env: &AdapterEnv, args: &Args) -> Result<(), Error> {
     let env = on(env, Some(args.adapter.as_deref().unwrap_or(EMBEDDED)));
     for &ranks in &args.ranks {
-        let run = ["run", "--quiet", "--release", "--example", "heat2d_mpi"];
-        let mut command = cargo(workspace, &run);
-        command.args(["--config", &runner(ranks), "--", "--table"]);
+        let mut command = example(workspace, &["--release"], ranks);
+        command.arg("--table");
         env.apply(&mut command);
         process::run(&mut command)?;
     }

@@ -44,16 +44,24 @@ pub fn provide_for_tests(
     Ok(Some(provided))
 }
 
+/// The environment of programs that are tested on what is provided.
+pub fn environment(
+    workspace: &Workspace,
+    provided: Option<&Provided>,
+) -> Result<AdapterEnv, Error> {
+    match provided {
+        Some(provided) => provided.test_env(workspace),
+        None => Ok(AdapterEnv::default()),
+    }
+}
+
 /// Runs the suite on the adapters provided; with arguments for cargo, what these choose.
 pub fn run_suite(
     workspace: &Workspace,
     provided: Option<&Provided>,
     extra: &[OsString],
 ) -> Result<(), Error> {
-    let env = match provided {
-        Some(provided) => provided.test_env(workspace)?,
-        None => AdapterEnv::default(),
-    };
+    let env = environment(workspace, provided)?;
     if !extra.is_empty() {
         return cargo_test(workspace, &env, extra);
     }
