@@ -2,6 +2,7 @@
 //! share. In every step a device reads one row of the other's half; the runtime sees that these bytes are new
 //! elsewhere, and brings them, and no others.
 
+mod cells;
 mod plate;
 mod simulation;
 #[path = "../support/mod.rs"]
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use tombolo::{Context, Device};
 
-use plate::Plate;
+use cells::Plate;
 use simulation::Simulation;
 use support::devices;
 use support::text::{grouped, hanging};

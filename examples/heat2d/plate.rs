@@ -1,9 +1,8 @@
-//! The plate, the same on the host to check the devices against, and its picture.
+//! What the plate looks like at first, and its picture.
 
 use image::{Rgb, RgbImage};
 
-/// Units of a degree.
-pub const DEGREE: i32 = 4096;
+use crate::cells::{DEGREE, Plate};
 
 /// The most that a cell may conduct: four neighbours take no more than there is.
 const COPPER: i32 = 60;
@@ -12,17 +11,6 @@ const CORK: i32 = 0;
 
 /// Pixels along a cell of the picture.
 const PIXELS: u32 = 3;
-
-/// Cells in rows, of whole numbers.
-#[derive(Clone)]
-pub struct Plate {
-    pub width: u32,
-    pub height: u32,
-    /// What each cell conducts, in parts of 256.
-    pub matter: Vec<i32>,
-    /// How warm each cell is, in parts of a degree.
-    pub heat: Vec<i32>,
-}
 
 impl Plate {
     /// Rings of cork with gaps, in a plate of copper with a disc of glass; some of it glows.
@@ -44,37 +32,6 @@ impl Plate {
             }
         }
         plate
-    }
-
-    /// All the heat that there is, which no step changes.
-    pub fn total(heat: &[i32]) -> i64 {
-        heat.iter().copied().map(i64::from).sum()
-    }
-
-    /// A step of every cell, as the kernel has it.
-    pub fn advance(&mut self) {
-        let (width, height) = (self.width as usize, self.height as usize);
-        let (heat, matter) = (&self.heat, &self.matter);
-        let flow = |here: usize, there: usize| {
-            matter[here].min(matter[there]) * (heat[there] - heat[here]) / 256
-        };
-        let mut next = heat.clone();
-        for y in 0..height {
-            for x in 0..width {
-                let here = y * width + x;
-                if x + 1 < width {
-                    let gain = flow(here, here + 1);
-                    next[here] += gain;
-                    next[here + 1] -= gain;
-                }
-                if y + 1 < height {
-                    let gain = flow(here, here + width);
-                    next[here] += gain;
-                    next[here + width] -= gain;
-                }
-            }
-        }
-        self.heat = next;
     }
 
     /// Heat as it glows, cork in grey, and ticks at both ends of the rows where the work is divided.

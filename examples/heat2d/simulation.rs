@@ -2,21 +2,9 @@
 
 use std::error::Error;
 
-use bytemuck::{Pod, Zeroable};
 use tombolo::{Buffer, Constants, Context, Device, Launch, Program, buffers::LaunchExplanation};
 
-use crate::plate::Plate;
-
-/// `Strip` of `heat.wgsl`.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct Strip {
-    width: u32,
-    height: u32,
-    first: u32,
-    rows: u32,
-    held: u32,
-}
+use crate::cells::{Plate, Strip};
 
 pub struct Simulation {
     context: Context,

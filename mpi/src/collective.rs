@@ -9,7 +9,7 @@ use std::ptr;
 
 use mpi::ffi;
 
-use crate::datatype::{self, Number};
+use crate::datatype::Number;
 use crate::error::{MpiError, Operation, check};
 use crate::memory::{ReceiveMemory, SendMemory};
 use crate::operator::Operator;
@@ -26,15 +26,10 @@ impl Ranks {
     pub fn ibarrier(&self) -> Result<Request<()>, MpiError> {
         let operation = Operation::new("barrier", None, None);
         Core::begin(&self.session, operation, false, (), |()| {
-            let _open = self.session.enter(operation)?;
-            // SAFETY: no memory is involved.
-            let request = unsafe {
-                let mut request = ffi::RSMPI_REQUEST_NULL;
-                let code = ffi::MPI_Ibarrier(self.raw(), &raw mut request);
-                check(operation, code, 0)?;
-                request
-            };
-            Ok((running(request, None), 0))
+            Running::of_bytes(&self.session, operation, 0, |_, request| {
+                // SAFETY: no memory is involved.
+                unsafe { ffi::MPI_Ibarrier(self.raw(), request) }
+            })
         })
     }
 
@@ -61,23 +56,11 @@ impl Ranks {
         Core::begin(session, operation, false, memory, |memory| {
             let (start, bytes) = bytes_of_mut(memory.elements_mut());
             let _span = span!("mpi broadcast", bytes = bytes);
-            let _open = session.enter(operation)?;
-            let shape = datatype::bytes(operation, bytes, session.options.most_count)?;
-            // SAFETY: the request owns the memory until it has ended.
-            let request = unsafe {
-                let mut request = ffi::RSMPI_REQUEST_NULL;
-                let code = ffi::MPI_Ibcast(
-                    start.cast(),
-                    shape.count,
-                    shape.raw,
-                    root,
-                    self.raw(),
-                    &raw mut request,
-                );
-                check(operation, code, bytes)?;
-                request
-            };
-            Ok((running(request, shape.made), bytes))
+            Running::of_bytes(session, operation, bytes, |shape, request| {
+                let (count, raw) = (shape.count, shape.raw);
+                // SAFETY: the request owns the memory until it has ended.
+                unsafe { ffi::MPI_Ibcast(start.cast(), count, raw, root, self.raw(), request) }
+            })
         })
     }
 
@@ -171,7 +154,7 @@ impl Ranks {
             let _open = session.enter(operation)?;
             // MPI's operators know no types that were put together: what is longer goes in pieces.
             let most = usize::try_from(session.options.most_count).unwrap_or(usize::MAX);
-            let mut all = running_none();
+            let mut all = Running::none();
             for piece in from.chunks(most) {
                 let at = all.requests.len() * most;
                 // SAFETY: the request owns both memories until it has ended; the piece is within `from`, and `into`, where it is
@@ -209,7 +192,7 @@ impl Ranks {
                 match request {
                     Ok(request) => all.requests.push(request),
                     Err(error) => {
-                        all.refused = Some(error);
+                        all.failed = Some(error);
                         break;
                     }
                 }
@@ -239,26 +222,24 @@ impl Ranks {
             let into = target(operation, is_root, into, from.len().saturating_mul(ranks))?;
             let (start, bytes) = bytes_of(from);
             let _span = span!("mpi gather", bytes = bytes);
-            let _open = session.enter(operation)?;
-            let shape = datatype::bytes(operation, bytes, session.options.most_count)?;
-            // SAFETY: the request owns both memories until it has ended, and the root's is as long as all together.
-            let request = unsafe {
-                let mut request = ffi::RSMPI_REQUEST_NULL;
-                let code = ffi::MPI_Igather(
-                    start.cast(),
-                    shape.count,
-                    shape.raw,
-                    into.cast(),
-                    shape.count,
-                    shape.raw,
-                    root,
-                    self.raw(),
-                    &raw mut request,
-                );
-                check(operation, code, bytes)?;
-                request
-            };
-            Ok((running(request, shape.made), bytes))
+            Running::of_bytes(session, operation, bytes, |shape, request| {
+                let (count, raw) = (shape.count, shape.raw);
+                let (sent, received) = (start.cast(), into.cast());
+                // SAFETY: the request owns both memories until it has ended, and the root's is as long as all together.
+                unsafe {
+                    ffi::MPI_Igather(
+                        sent,
+                        count,
+                        raw,
+                        received,
+                        count,
+                        raw,
+                        root,
+                        self.raw(),
+                        request,
+                    )
+                }
+            })
         })
     }
 
@@ -303,26 +284,24 @@ impl Ranks {
             };
             let (start, bytes) = bytes_of_mut(into);
             let _span = span!("mpi scatter", bytes = bytes);
-            let _open = session.enter(operation)?;
-            let shape = datatype::bytes(operation, bytes, session.options.most_count)?;
-            // SAFETY: as for a gather.
-            let request = unsafe {
-                let mut request = ffi::RSMPI_REQUEST_NULL;
-                let code = ffi::MPI_Iscatter(
-                    from.cast(),
-                    shape.count,
-                    shape.raw,
-                    start.cast(),
-                    shape.count,
-                    shape.raw,
-                    root,
-                    self.raw(),
-                    &raw mut request,
-                );
-                check(operation, code, bytes)?;
-                request
-            };
-            Ok((running(request, shape.made), bytes))
+            Running::of_bytes(session, operation, bytes, |shape, request| {
+                let (count, raw) = (shape.count, shape.raw);
+                let (sent, received) = (from.cast(), start.cast());
+                // SAFETY: as for a gather.
+                unsafe {
+                    ffi::MPI_Iscatter(
+                        sent,
+                        count,
+                        raw,
+                        received,
+                        count,
+                        raw,
+                        root,
+                        self.raw(),
+                        request,
+                    )
+                }
+            })
         })
     }
 
@@ -337,25 +316,6 @@ impl Ranks {
         root: i32,
     ) -> Result<(Option<S>, R), MpiError> {
         self.iscatter(from, into, root)?.wait()
-    }
-}
-
-fn running(request: ffi::MPI_Request, made: Option<datatype::Datatype>) -> Running {
-    Running {
-        requests: vec![request],
-        types: made.into_iter().collect(),
-        is_cancelled: false,
-        refused: None,
-    }
-}
-
-/// Of an operation without elements, which has ended when it begins.
-fn running_none() -> Running {
-    Running {
-        requests: Vec::new(),
-        types: Vec::new(),
-        is_cancelled: false,
-        refused: None,
     }
 }
 

@@ -3,13 +3,13 @@
 //! One thread for a session, started by the first request that needs it. The thread looks at each of its requests in turn,
 //! which moves MPI on as well, and parks while there are none.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::backoff::Backoff;
 use crate::error::MpiError;
-use crate::request::Look;
+use crate::request::{Look, lock};
 
 /// Keeps requests until they have ended.
 #[derive(Default)]
@@ -30,10 +30,6 @@ struct Kept {
     is_closed: bool,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Keeper {
     /// Keeps a request that was dropped, until MPI is done with its memory.
     pub(crate) fn keep(&self, request: Arc<dyn Look>) {
@@ -49,6 +45,12 @@ impl Keeper {
     /// [`MpiError::Thread`].
     pub(crate) fn look_after(&self, request: Arc<dyn Look>) -> Result<(), MpiError> {
         let mut kept = lock(&self.shared.kept);
+        if kept.is_closed {
+            drop(kept);
+            // MPI is closed by then: the request ends at this look.
+            request.look();
+            return Ok(());
+        }
         let is_known = kept
             .requests
             .iter()
@@ -72,11 +74,10 @@ impl Keeper {
         Ok(())
     }
 
-    /// Takes receives back, waits for what is left as long as `most`, and ends the thread. Memory of requests that MPI is not
-    /// done with by then is never given back.
-    pub(crate) fn close(&self, most: Duration) {
+    /// Takes receives back, and waits for what is left as long as `most`.
+    pub(crate) fn wind_up(&self, most: Duration) {
         let begun = Instant::now();
-        let mut left = std::mem::take(&mut lock(&self.shared.kept).requests);
+        let mut left = lock(&self.shared.kept).requests.clone();
         left.iter().for_each(|request| request.cancel());
         let mut backoff = Backoff::default();
         loop {
@@ -86,6 +87,16 @@ impl Keeper {
             }
             backoff.pause();
         }
+        if !left.is_empty() {
+            let count = left.len();
+            log::warn!(
+                "{count} requests of MPI have not ended with the session: their memory stays"
+            );
+        }
+    }
+
+    /// Ends the thread. By now MPI is closed: what is left ends with [`MpiError::Finalized`], and whoever awaits it is woken.
+    pub(crate) fn close(&self) {
         lock(&self.shared.kept).is_closed = true;
         self.shared.has_work.notify_one();
         if let Some(thread) = lock(&self.thread).take()
@@ -93,14 +104,10 @@ impl Keeper {
         {
             log::error!("the thread that looked after requests of MPI has panicked");
         }
-        left.extend(std::mem::take(&mut lock(&self.shared.kept).requests));
-        if !left.is_empty() {
-            let count = left.len();
-            log::warn!(
-                "{count} requests of MPI have not ended with the session: their memory stays"
-            );
+        let left = std::mem::take(&mut lock(&self.shared.kept).requests);
+        for request in left {
+            request.look();
         }
-        left.into_iter().for_each(std::mem::forget);
     }
 }
 

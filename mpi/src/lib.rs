@@ -46,6 +46,7 @@ mod ranks;
 mod request;
 mod server;
 mod session;
+#[path = "../../src/trace/span.rs"]
 mod trace;
 mod wgsl_operator;
 

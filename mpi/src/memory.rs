@@ -47,115 +47,51 @@ pub unsafe trait ReceiveMemory: Send + 'static {
     fn elements_mut(&mut self) -> &mut [Self::Item];
 }
 
-// SAFETY: the elements lie in a region of their own, which the vector owns.
-unsafe impl<T: Pod + Send> SendMemory for PinnedVec<T>
-where
-    Self: Send,
-{
-    type Item = T;
+/// Memory that is a slice of its elements. Whoever names the memory says why the elements stay where they are.
+macro_rules! slices {
+    (unsafe SendMemory for $($memory:ty),*) => {$(
+        // SAFETY: the macro's caller promises it.
+        unsafe impl<T: Pod + Send> SendMemory for $memory {
+            type Item = T;
 
-    fn elements(&self) -> &[T] {
-        self
-    }
+            fn elements(&self) -> &[T] {
+                self
+            }
+        }
+    )*};
+    (unsafe ReceiveMemory for $($memory:ty),*) => {$(
+        // SAFETY: as above.
+        unsafe impl<T: Pod + Send> ReceiveMemory for $memory {
+            type Item = T;
+
+            fn elements_mut(&mut self) -> &mut [T] {
+                &mut self[..]
+            }
+        }
+    )*};
+    (unsafe both for $($memory:ty),*) => {
+        slices!(unsafe SendMemory for $($memory),*);
+        slices!(unsafe ReceiveMemory for $($memory),*);
+    };
 }
 
-// SAFETY: as above; devices write there only while they have borrowed the vector.
-unsafe impl<T: Pod + Send> ReceiveMemory for PinnedVec<T>
-where
-    Self: Send,
-{
-    type Item = T;
+// SAFETY: the elements lie in a region of their own, which the vector owns; devices write there only while they have borrowed the
+// vector.
+slices!(unsafe both for PinnedVec<T>);
 
-    fn elements_mut(&mut self) -> &mut [T] {
-        self
-    }
-}
-
-// SAFETY: the elements lie in an allocation that the vector owns.
-unsafe impl<T: Pod + Send> SendMemory for Vec<T> {
-    type Item = T;
-
-    fn elements(&self) -> &[T] {
-        self
-    }
-}
-
-// SAFETY: as above.
-unsafe impl<T: Pod + Send> ReceiveMemory for Vec<T> {
-    type Item = T;
-
-    fn elements_mut(&mut self) -> &mut [T] {
-        self
-    }
-}
-
-// SAFETY: as of a vector.
-unsafe impl<T: Pod + Send> SendMemory for Box<[T]> {
-    type Item = T;
-
-    fn elements(&self) -> &[T] {
-        self
-    }
-}
-
-// SAFETY: as of a vector.
-unsafe impl<T: Pod + Send> ReceiveMemory for Box<[T]> {
-    type Item = T;
-
-    fn elements_mut(&mut self) -> &mut [T] {
-        self
-    }
-}
+// SAFETY: the elements lie in an allocation that the vector, or the box, owns.
+slices!(unsafe both for Vec<T>, Box<[T]>);
 
 // SAFETY: the elements lie in a block of the heap that the vector owns. Whoever has made the allocator answers for launches
 // that reach the block (`SharedHeap::allocator`): a message counts as a use of the collection by the host.
-unsafe impl<T: Pod + Send> SendMemory for allocator_api2::vec::Vec<T, HeapAllocator>
-where
-    Self: Send,
-{
-    type Item = T;
-
-    fn elements(&self) -> &[T] {
-        self
-    }
-}
-
-// SAFETY: as above.
-unsafe impl<T: Pod + Send> ReceiveMemory for allocator_api2::vec::Vec<T, HeapAllocator>
-where
-    Self: Send,
-{
-    type Item = T;
-
-    fn elements_mut(&mut self) -> &mut [T] {
-        self
-    }
-}
+slices!(unsafe both for allocator_api2::vec::Vec<T, HeapAllocator>);
 
 // SAFETY: the mapping owns its values, and refuses launches that would write the range.
-unsafe impl<T: Pod + Send> SendMemory for MappedRead<T>
-where
-    Self: Send,
-{
-    type Item = T;
-
-    fn elements(&self) -> &[T] {
-        self
-    }
-}
+slices!(unsafe SendMemory for MappedRead<T>);
 
 // SAFETY: the mapping owns its values, and refuses launches that use the range. All elements count as changed: behind a
 // shorter message they keep what they were mapped with.
-unsafe impl<T: Pod + Send> ReceiveMemory for MappedWrite<T>
-where
-    Self: Send,
-{
-    type Item = T;
-
-    fn elements_mut(&mut self) -> &mut [T] {
-        &mut self[..]
-    }
-}
+slices!(unsafe ReceiveMemory for MappedWrite<T>);
 
 // SAFETY: the elements stay where they are behind a count, and nobody writes what is shared.
 unsafe impl<M: SendMemory + Sync> SendMemory for Arc<M> {

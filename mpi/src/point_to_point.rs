@@ -2,10 +2,10 @@
 
 use std::mem::MaybeUninit;
 use std::os::raw::c_int;
+use std::sync::Arc;
 
 use mpi::ffi;
 
-use crate::datatype;
 use crate::error::{MpiError, Operation, check};
 use crate::memory::{ReceiveMemory, SendMemory};
 use crate::ranks::{Ranks, Source, Tag};
@@ -23,72 +23,43 @@ pub(crate) fn bytes_of_mut<T: bytemuck::Pod>(elements: &mut [T]) -> (*mut u8, u6
     (elements.as_mut_ptr().cast(), size_of_val(elements) as u64)
 }
 
-/// Begins a send on a communicator. The bytes stay where they are until MPI is done.
-pub(crate) fn start_send(
-    session: &Session,
+/// A communicator, a rank there, and a tag.
+pub(crate) type There = (ffi::MPI_Comm, i32, i32);
+
+/// Begins to send `memory` on a communicator.
+pub(crate) fn isend_on<M: SendMemory>(
+    session: &Arc<Session>,
     operation: Operation,
-    to: (ffi::MPI_Comm, i32, i32),
-    (start, bytes): (*const u8, u64),
-) -> Result<(Running, u64), MpiError> {
-    let _span = span!("mpi send", bytes = bytes, to = to.1);
-    let _open = session.enter(operation)?;
-    let shape = datatype::bytes(operation, bytes, session.options.most_count)?;
-    // SAFETY: the bytes are owned by the request until it has ended.
-    let running = unsafe {
-        let mut request = ffi::RSMPI_REQUEST_NULL;
-        let (communicator, rank, tag) = to;
-        let code = ffi::MPI_Isend(
-            start.cast(),
-            shape.count,
-            shape.raw,
-            rank,
-            tag,
-            communicator,
-            &raw mut request,
-        );
-        check(operation, code, bytes)?;
-        Running {
-            requests: vec![request],
-            types: shape.made.into_iter().collect(),
-            is_cancelled: false,
-            refused: None,
-        }
-    };
-    Ok((running, bytes))
+    (communicator, to, tag): There,
+    memory: M,
+) -> Result<Request<M>, MpiError> {
+    Core::begin(session, operation, false, memory, |memory| {
+        let (start, bytes) = bytes_of(memory.elements());
+        let _span = span!("mpi send", bytes = bytes, to = to);
+        Running::of_bytes(session, operation, bytes, |shape, request| {
+            let (count, raw) = (shape.count, shape.raw);
+            // SAFETY: the request owns the memory until it has ended.
+            unsafe { ffi::MPI_Isend(start.cast(), count, raw, to, tag, communicator, request) }
+        })
+    })
 }
 
-/// Begins a receive on a communicator, with MPI's numbers for source and tag.
-pub(crate) fn start_receive(
-    session: &Session,
+/// Begins to receive into `memory` on a communicator, with MPI's numbers for source and tag.
+pub(crate) fn ireceive_on<M: ReceiveMemory>(
+    session: &Arc<Session>,
     operation: Operation,
-    from: (ffi::MPI_Comm, i32, i32),
-    (start, bytes): (*mut u8, u64),
-) -> Result<(Running, u64), MpiError> {
-    let _span = span!("mpi receive", bytes = bytes, from = from.1);
-    let _open = session.enter(operation)?;
-    let shape = datatype::bytes(operation, bytes, session.options.most_count)?;
-    // SAFETY: the bytes are owned by the request until it has ended, and nobody else looks at them.
-    let running = unsafe {
-        let mut request = ffi::RSMPI_REQUEST_NULL;
-        let (communicator, rank, tag) = from;
-        let code = ffi::MPI_Irecv(
-            start.cast(),
-            shape.count,
-            shape.raw,
-            rank,
-            tag,
-            communicator,
-            &raw mut request,
-        );
-        check(operation, code, bytes)?;
-        Running {
-            requests: vec![request],
-            types: shape.made.into_iter().collect(),
-            is_cancelled: false,
-            refused: None,
-        }
-    };
-    Ok((running, bytes))
+    (communicator, from, tag): There,
+    memory: M,
+) -> Result<Request<M>, MpiError> {
+    Core::begin(session, operation, true, memory, |memory| {
+        let (start, bytes) = bytes_of_mut(memory.elements_mut());
+        let _span = span!("mpi receive", bytes = bytes, from = from);
+        Running::of_bytes(session, operation, bytes, |shape, request| {
+            let (count, raw) = (shape.count, shape.raw);
+            // SAFETY: the request owns the memory until it has ended, and nobody else looks at the elements.
+            unsafe { ffi::MPI_Irecv(start.cast(), count, raw, from, tag, communicator, request) }
+        })
+    })
 }
 
 impl Ranks {
@@ -105,11 +76,7 @@ impl Ranks {
         let operation = Operation::new("send", Some(to), Some(tag));
         self.check_rank(operation, to)?;
         self.check_tag(operation, tag)?;
-        let session = &self.session;
-        Core::begin(session, operation, false, memory, |memory| {
-            let bytes = bytes_of(memory.elements());
-            start_send(session, operation, (self.raw(), to, tag), bytes)
-        })
+        isend_on(&self.session, operation, (self.raw(), to, tag), memory)
     }
 
     /// Begins to receive a message into `memory`. A shorter message leaves the elements behind it as they were
@@ -124,11 +91,7 @@ impl Ranks {
         tag: impl Into<Tag>,
     ) -> Result<Request<M>, MpiError> {
         let (operation, rank, tag) = self.numbers("receive", from.into(), tag.into())?;
-        let session = &self.session;
-        Core::begin(session, operation, true, memory, |memory| {
-            let bytes = bytes_of_mut(memory.elements_mut());
-            start_receive(session, operation, (self.raw(), rank, tag), bytes)
-        })
+        ireceive_on(&self.session, operation, (self.raw(), rank, tag), memory)
     }
 
     /// Sends, and waits until the memory may be used again.
@@ -220,7 +183,7 @@ impl Ranks {
 pub(crate) fn probe(
     session: &Session,
     operation: Operation,
-    (communicator, rank, tag): (ffi::MPI_Comm, i32, i32),
+    (communicator, rank, tag): There,
 ) -> Result<Option<Envelope>, MpiError> {
     let _open = session.enter(operation)?;
     let (mut is_there, mut bytes) = (0, 0);

@@ -63,13 +63,16 @@ impl Ranks {
 
     /// The rank `steps` behind this one, on a ring of all.
     pub fn after(&self, steps: i32) -> i32 {
-        let size = i64::from(self.size());
-        ((i64::from(self.rank()) + i64::from(steps)).rem_euclid(size)) as i32
+        self.on_ring(i64::from(steps))
     }
 
     /// The rank `steps` in front of this one, on a ring of all.
     pub fn before(&self, steps: i32) -> i32 {
-        self.after(-steps)
+        self.on_ring(-i64::from(steps))
+    }
+
+    fn on_ring(&self, steps: i64) -> i32 {
+        (i64::from(self.rank()) + steps).rem_euclid(i64::from(self.size())) as i32
     }
 
     /// The largest tag of a message.

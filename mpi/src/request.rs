@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use mpi::ffi;
 
 use crate::backoff::Backoff;
-use crate::datatype::Datatype;
+use crate::datatype::{self, Datatype, Shape};
 use crate::error::{MpiError, Operation, check};
 use crate::event::{EventCore, RequestEvent};
 use crate::session::Session;
@@ -61,12 +61,42 @@ pub(crate) struct Running {
     pub(crate) types: Vec<Datatype>,
     /// MPI was asked to take the receive back. Asked twice, Open MPI's `MPI_Cancel` follows a pointer to nowhere.
     pub(crate) is_cancelled: bool,
-    /// Why no more of them could be begun; those that were keep the memory.
-    pub(crate) refused: Option<MpiError>,
+    /// The first failure of one of them, also of its begin; the others keep the memory until they have ended.
+    pub(crate) failed: Option<MpiError>,
 }
 
 // SAFETY: handles of MPI are names, valid in all threads of the process (MPI 3.1, section 12.4).
 unsafe impl Send for Running {}
+
+impl Running {
+    /// Nothing, which has ended when it begins.
+    pub(crate) fn none() -> Self {
+        Self {
+            requests: Vec::new(),
+            types: Vec::new(),
+            is_cancelled: false,
+            failed: None,
+        }
+    }
+
+    /// Begins one operation of MPI on `bytes` bytes: `start` gets their type and count, and has MPI write the request.
+    pub(crate) fn of_bytes(
+        session: &Session,
+        operation: Operation,
+        bytes: u64,
+        start: impl FnOnce(&Shape, *mut ffi::MPI_Request) -> c_int,
+    ) -> Result<(Self, u64), MpiError> {
+        let _open = session.enter(operation)?;
+        let shape = datatype::bytes(operation, bytes, session.options.most_count)?;
+        // SAFETY: a constant, set before `main`.
+        let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
+        check(operation, start(&shape, &raw mut request), bytes)?;
+        let mut running = Self::none();
+        running.requests.push(request);
+        running.types.extend(shape.made);
+        Ok((running, bytes))
+    }
+}
 
 enum State {
     Running(Running),
@@ -90,7 +120,8 @@ pub(crate) struct Core<M> {
     memory: Mutex<Option<M>>,
 }
 
-fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// The value behind a mutex, whose holders leave it whole also where they panic.
+pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -138,7 +169,7 @@ impl<M: Send + 'static> Core<M> {
             let memory = own.memory.get_mut().unwrap_or_else(PoisonError::into_inner);
             if let Some(memory) = memory {
                 let (mut running, capacity) = begin(memory)?;
-                refused = running.refused.take();
+                refused = running.failed.take();
                 own.capacity = capacity;
                 let inner = own.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
                 inner.state = State::Running(running);
@@ -172,15 +203,10 @@ impl<M> Core<M> {
         let Ok(_open) = self.session.enter(self.operation) else {
             let operation = self.operation;
             // What another rank may still read, or MPI has not closed, is never given back.
-            std::mem::forget(lock(&self.memory).take());
-            running.types.drain(..).for_each(std::mem::forget);
+            self.leave_to_mpi(running);
             return Some(Err(MpiError::Finalized { operation }));
         };
-        let mut last = Ok(Envelope {
-            source: self.operation.peer.unwrap_or_default(),
-            tag: self.operation.tag.unwrap_or_default(),
-            bytes: self.capacity,
-        });
+        let mut last = self.envelope();
         while let Some(request) = running.requests.first_mut() {
             let mut is_done: c_int = 0;
             let mut status = MaybeUninit::<ffi::MPI_Status>::zeroed();
@@ -189,16 +215,39 @@ impl<M> Core<M> {
             if code == ffi::MPI_SUCCESS as c_int && is_done == 0 {
                 return None;
             }
+            // SAFETY: a constant, set before `main`.
+            if *request != unsafe { ffi::RSMPI_REQUEST_NULL } {
+                // Failed, and still under way (`MPI_ERR_PROC_FAILED_PENDING` of ULFM): the memory is MPI's for ever.
+                self.leave_to_mpi(running);
+            }
             // SAFETY: plain data, zeroed, and written by MPI.
             let status = unsafe { status.assume_init() };
             let ended = self.ended(code, &status);
             running.requests.remove(0);
-            if last.is_ok() {
-                last = ended;
+            match ended {
+                Ok(envelope) => last = envelope,
+                Err(error) => {
+                    running.failed.get_or_insert(error);
+                }
             }
         }
         running.types.clear();
-        Some(last)
+        Some(running.failed.take().map_or(Ok(last), Err))
+    }
+
+    /// The memory, and the types that describe it, are never given back.
+    fn leave_to_mpi(&self, running: &mut Running) {
+        std::mem::forget(lock(&self.memory).take());
+        running.types.drain(..).for_each(std::mem::forget);
+    }
+
+    /// What is known of anything but a receive.
+    fn envelope(&self) -> Envelope {
+        Envelope {
+            source: self.operation.peer.unwrap_or_default(),
+            tag: self.operation.tag.unwrap_or_default(),
+            bytes: self.capacity,
+        }
     }
 
     /// How one of MPI's requests has ended.
@@ -206,11 +255,7 @@ impl<M> Core<M> {
         let operation = self.operation;
         check(operation, code, self.capacity)?;
         if !self.is_receive {
-            return Ok(Envelope {
-                source: operation.peer.unwrap_or_default(),
-                tag: operation.tag.unwrap_or_default(),
-                bytes: self.capacity,
-            });
+            return Ok(self.envelope());
         }
         let (mut is_cancelled, mut bytes) = (0, 0);
         // SAFETY: MPI has written the status of a receive, whose basic elements are bytes.
@@ -311,7 +356,10 @@ impl<M: Send + 'static> Request<M> {
                 // A message that has come since is not thrown away.
                 self.core.ask_to_cancel();
                 let _ = self.core.wait_until(Some(CANCELLING));
-                self.take().map_err(|_| late)
+                match self.take() {
+                    Err(MpiError::Cancelled { .. } | MpiError::Deadline { .. }) => Err(late),
+                    ended => ended,
+                }
             }
             waited => {
                 waited?;
@@ -325,17 +373,12 @@ impl<M: Send + 'static> Request<M> {
     /// # Errors
     /// [`MpiError::Deadline`], [`MpiError::RankFailed`], and the operation's own failure.
     pub fn wait_timeout(&self, timeout: Duration) -> Result<(), MpiError> {
-        self.core.wait_until(Some(timeout))?;
-        self.core.error().map_or(Ok(()), Err)
+        EventCore::wait(&*self.core, Some(timeout))
     }
 
     /// Where the request stands. Looks once, and never blocks.
     pub fn status(&self) -> RequestStatus {
-        match (self.core.advance(), self.core.error()) {
-            (false, _) => RequestStatus::Pending,
-            (true, None) => RequestStatus::Complete,
-            (true, Some(_)) => RequestStatus::Failed,
-        }
+        EventCore::status(&*self.core)
     }
 
     /// Takes a receive back: it ends with [`MpiError::Cancelled`], unless a message was there before. Other requests go on.

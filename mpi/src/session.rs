@@ -23,6 +23,7 @@ use mpi::{Threading, ffi};
 use crate::error::{MpiError, Operation, check};
 use crate::keeper::Keeper;
 use crate::ranks::Ranks;
+use crate::request::lock;
 
 /// How long the end of a session waits for requests that nobody waits for.
 const MOST_AT_END: Duration = Duration::from_secs(2);
@@ -158,10 +159,11 @@ impl Drop for Mpi {
         if std::thread::panicking() {
             self.session.tell_failure("its program has panicked");
         }
-        self.session.keeper.close(MOST_AT_END);
+        self.session.keeper.wind_up(MOST_AT_END);
         let mut is_open = (self.session.gate.write()).unwrap_or_else(PoisonError::into_inner);
         *is_open = false;
         drop(is_open);
+        self.session.keeper.close();
         // Waits for the other ranks to come to their ends, as MPI demands.
         drop(self.universe.take());
     }
@@ -233,7 +235,7 @@ impl Session {
     /// # Errors
     /// [`MpiError::RankFailed`], [`MpiError::Finalized`].
     pub(crate) fn check_others(&self, operation: Operation) -> Result<(), MpiError> {
-        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = lock(&self.failed);
         if failed.is_none() {
             *failed = self.notice(operation)?;
         }

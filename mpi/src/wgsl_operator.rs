@@ -12,14 +12,13 @@ use std::marker::PhantomData;
 
 use bytemuck::Pod;
 use mpi::traits::AsRaw;
-use tombolo::buffers::{BufferArgument, MemoryError, PinnedVec};
+use tombolo::buffers::{BufferArgument, PinnedVec};
 use tombolo::kernel::{ArgumentKind, Shape};
 use tombolo::{Buffer, Constants, Device, DeviceBuffer, Kernel, Program};
 
 use crate::error::{MpiError, Operation};
-use crate::point_to_point::{bytes_of, bytes_of_mut, start_receive, start_send};
+use crate::point_to_point::{ireceive_on, isend_on};
 use crate::ranks::Ranks;
-use crate::request::Core;
 use crate::trace::span;
 
 /// A function `op(a, b)` in WGSL that combines values of type `T` on one device.
@@ -106,17 +105,14 @@ fn operator_all(@builtin(global_invocation_id) id: vec3<u32>) {{
 /// Bytes from one element of the result to the next.
 fn stride_of_result(kernel: &Kernel) -> usize {
     let arguments = &kernel.interface().arguments;
-    let found = arguments.iter().find_map(|argument| match &argument.kind {
-        ArgumentKind::Storage {
-            writable: true,
-            layout,
-        } => match layout.shape {
-            Shape::Array { stride, .. } => Some(stride as usize),
-            _ => None,
+    let result = (arguments.iter()).find(|argument| argument.name == "operator_result");
+    match result.map(|argument| &argument.kind) {
+        Some(ArgumentKind::Storage { layout, .. }) => match layout.shape {
+            Shape::Array { stride, .. } => stride as usize,
+            _ => 0,
         },
-        _ => None,
-    });
-    found.unwrap_or_default()
+        _ => 0,
+    }
 }
 
 /// Buffers that operators read and write: a [`DeviceBuffer`] of the operator's device, or a [`Buffer`] of its context.
@@ -137,46 +133,34 @@ pub trait Values<T: Pod>: sealed::Sealed {
 
 mod sealed {
     pub trait Sealed {}
-    impl<T> Sealed for tombolo::DeviceBuffer<T> {}
-    impl<T> Sealed for tombolo::Buffer<T> {}
 }
 
-impl<T: Pod> Values<T> for DeviceBuffer<T> {
-    fn count(&self) -> usize {
-        self.len()
-    }
+macro_rules! values {
+    ($($buffer:ident)*) => {$(
+        impl<T> sealed::Sealed for $buffer<T> {}
 
-    fn argument(&self) -> BufferArgument {
-        self.into()
-    }
+        impl<T: Pod> Values<T> for $buffer<T> {
+            fn count(&self) -> usize {
+                self.len()
+            }
 
-    fn fetch(&self, into: &mut [T]) -> Result<(), MpiError> {
-        Ok(self.read_into(0, into)?)
-    }
+            fn argument(&self) -> BufferArgument {
+                self.into()
+            }
 
-    fn store(&self, from: &[T]) -> Result<(), MpiError> {
-        self.write(0, from)?;
-        Ok(())
-    }
+            fn fetch(&self, into: &mut [T]) -> Result<(), MpiError> {
+                Ok(self.read_into(0, into)?)
+            }
+
+            fn store(&self, from: &[T]) -> Result<(), MpiError> {
+                self.write(0, from)?;
+                Ok(())
+            }
+        }
+    )*};
 }
 
-impl<T: Pod> Values<T> for Buffer<T> {
-    fn count(&self) -> usize {
-        self.len()
-    }
-
-    fn argument(&self) -> BufferArgument {
-        self.into()
-    }
-
-    fn fetch(&self, into: &mut [T]) -> Result<(), MpiError> {
-        Ok(self.read_into(0, into)?)
-    }
-
-    fn store(&self, from: &[T]) -> Result<(), MpiError> {
-        Ok(self.write(0, from)?)
-    }
-}
+values!(DeviceBuffer Buffer);
 
 /// What a rank has combined so far, in its own words: the values it was given, or what its device has made of them.
 struct Combining<'a, T> {
@@ -211,11 +195,6 @@ impl<T: Pod + Send> Combining<'_, T> {
     }
 }
 
-/// A vector of pinned memory, as an error of this crate where there is none.
-fn pinned<T: Pod>(len: usize) -> Result<PinnedVec<T>, MemoryError> {
-    PinnedVec::zeroed(len)
-}
-
 impl Ranks {
     /// Combines the values of all ranks' `from`, at the root into `into`, which the other ranks leave out. Waits for the
     /// result.
@@ -229,10 +208,7 @@ impl Ranks {
         from: &V,
         into: Option<&W>,
         root: i32,
-    ) -> Result<(), MpiError>
-    where
-        PinnedVec<T>: Send,
-    {
+    ) -> Result<(), MpiError> {
         let operation = Operation::new("reduce", Some(root), None);
         self.check_rank(operation, root)?;
         let is_root = self.rank() == root;
@@ -245,7 +221,9 @@ impl Ranks {
                 self.send_on(operation, values, root)?;
                 None
             }
-            (None, _) if is_root => Some(self.receive_on(operation, pinned(from.count())?, 0)?),
+            (None, _) if is_root => {
+                Some(self.receive_on(operation, PinnedVec::zeroed(from.count())?, 0)?)
+            }
             (at_first, _) => at_first,
         };
         match (values, into) {
@@ -263,15 +241,12 @@ impl Ranks {
         operator: &WgslOperator<T>,
         from: &V,
         into: &W,
-    ) -> Result<(), MpiError>
-    where
-        PinnedVec<T>: Send,
-    {
+    ) -> Result<(), MpiError> {
         let operation = Operation::new("allreduce", None, None);
         check_length(operation, Some(into.count()), from.count())?;
         let values = match self.to_first(operation, operator, from)? {
             Some(values) => values,
-            None => pinned(from.count())?,
+            None => PinnedVec::zeroed(from.count())?,
         };
         into.store(&self.broadcast(values, 0)?)
     }
@@ -282,10 +257,7 @@ impl Ranks {
         operation: Operation,
         operator: &WgslOperator<T>,
         from: &V,
-    ) -> Result<Option<PinnedVec<T>>, MpiError>
-    where
-        PinnedVec<T>: Send,
-    {
+    ) -> Result<Option<PinnedVec<T>>, MpiError> {
         let len = from.count();
         let _span = span!("mpi operator", elements = len);
         let (rank, size) = (self.rank(), self.size());
@@ -296,7 +268,7 @@ impl Ranks {
             rounds: 0,
             len,
         };
-        let mut memory = pinned::<T>(len)?;
+        let mut memory = PinnedVec::zeroed(len)?;
         let mut bit = 1;
         while bit < size && rank & bit == 0 {
             if rank + bit < size {
@@ -321,16 +293,10 @@ impl Ranks {
         operation: Operation,
         values: PinnedVec<T>,
         to: i32,
-    ) -> Result<(), MpiError>
-    where
-        PinnedVec<T>: Send,
-    {
+    ) -> Result<(), MpiError> {
         let session = &self.session;
         let there = (session.operators.as_raw(), to, 0);
-        let request = Core::begin(session, operation, false, values, |values| {
-            start_send(session, operation, there, bytes_of(values))
-        })?;
-        request.wait()?;
+        isend_on(session, operation, there, values)?.wait()?;
         Ok(())
     }
 
@@ -339,16 +305,11 @@ impl Ranks {
         operation: Operation,
         values: PinnedVec<T>,
         from: i32,
-    ) -> Result<PinnedVec<T>, MpiError>
-    where
-        PinnedVec<T>: Send,
-    {
+    ) -> Result<PinnedVec<T>, MpiError> {
         let session = &self.session;
         let there = (session.operators.as_raw(), from, 0);
         let needed = values.len();
-        let request = Core::begin(session, operation, true, values, |values| {
-            start_receive(session, operation, there, bytes_of_mut(values))
-        })?;
+        let request = ireceive_on(session, operation, there, values)?;
         let (values, envelope) = request.wait_with_envelope()?;
         let len = envelope.bytes as usize / size_of::<T>().max(1);
         match len == needed {

@@ -2,10 +2,20 @@
 //!
 //! A scenario prints what its ranks have seen, a line for each, and the test looks for the lines.
 
+#[path = "ranks/filters.rs"]
+mod filters;
+#[path = "ranks/watchdog.rs"]
+mod watchdog;
+
+use std::future::{Future as _, IntoFuture as _, poll_fn};
+use std::pin::pin;
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use filters::Filters;
 use tombolo_mpi::{Mpi, MpiError, Operator, Options};
+use watchdog::Watchdog;
 
 /// The variable with the name of the scenario that a process plays.
 const SCENARIO: &str = "TOMBOLO_MPI_SCENARIO";
@@ -39,15 +49,13 @@ fn main() {
     if let Ok(name) = std::env::var(SCENARIO) {
         let found = SCENARIOS.iter().find(|(known, ..)| *known == name);
         let (_, _, play, _) = found.expect("the scenario is known");
+        // Ranks outlive a launcher that is killed.
+        let watchdog = Watchdog::start(MOST);
+        watchdog.begin(&name);
         return play();
     }
-    let filters: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|word| !word.starts_with('-'))
-        .collect();
-    let is_wanted =
-        |name: &str| filters.is_empty() || filters.iter().any(|part| name.contains(part.as_str()));
-    for (name, ranks, _, judge) in SCENARIOS.iter().filter(|(name, ..)| is_wanted(name)) {
+    let filters = Filters::from_args();
+    for (name, ranks, _, judge) in SCENARIOS.iter().filter(|(name, ..)| filters.want(name)) {
         let output = start(name, *ranks);
         let text = String::from_utf8_lossy(&output.stdout);
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -76,9 +84,9 @@ fn start(name: &str, ranks: u32) -> Output {
         .expect("mpirun starts");
     let begun = Instant::now();
     while child.try_wait().expect("mpirun is waited for").is_none() {
-        if begun.elapsed() > MOST {
+        if begun.elapsed() > 2 * MOST {
             let _ = child.kill();
-            panic!("{name} is not over within {MOST:?}");
+            panic!("{name} is not over within {:?}", 2 * MOST);
         }
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -225,13 +233,32 @@ fn saw_equal_values(_: &Output, lines: &[String]) {
     assert_eq!(lines, ["0 equal", "1 equal", "2 equal"]);
 }
 
-/// Handles, and a receive that never ends, are still there when the session is not.
+/// Handles, a receive that never ends, and a thread that awaits what others never begin are still there when the session is not.
 fn outliving() {
     let mpi = Mpi::start_with(options(MOST)).unwrap();
     let ranks = mpi.ranks();
     let never = ranks.ireceive(vec![0u8; 100], ranks.after(1), 7).unwrap();
     ranks.barrier().unwrap();
+    // The other rank makes no such call.
+    let waiting = (ranks.rank() == 0).then(|| {
+        let (begun, is_begun) = channel();
+        let others = ranks.clone();
+        let thread = std::thread::spawn(move || {
+            let mut all = pin!(others.ibarrier().unwrap().into_future());
+            pollster::block_on(poll_fn(|context| {
+                let polled = all.as_mut().poll(context);
+                let _ = begun.send(());
+                polled
+            }))
+        });
+        is_begun.recv_timeout(MOST).unwrap();
+        thread
+    });
     drop(mpi);
+    if let Some(thread) = waiting {
+        let error = thread.join().unwrap().unwrap_err();
+        assert!(matches!(error, MpiError::Finalized { .. }), "{error}");
+    }
     let error = ranks.isend(vec![1u8], 0, 0).unwrap_err();
     assert!(matches!(error, MpiError::Finalized { .. }), "{error}");
     let error = never.wait().unwrap_err();

@@ -12,30 +12,14 @@ pub(crate) mod device_times;
 mod error;
 #[cfg(feature = "trace")]
 mod json;
+mod span;
 
 #[cfg(feature = "trace")]
 pub use chrome::{Trace, TraceLayer};
 #[cfg(feature = "trace")]
 pub use error::TraceError;
 
-/// Opens a span until the value is dropped: a name, and fields as `tracing` takes them.
-#[cfg(feature = "tracing")]
-macro_rules! span {
-    ($name:literal $(, $($fields:tt)+)?) => {
-        ::tracing::info_span!(target: "tombolo", $name $(, $($fields)+)?).entered()
-    };
-}
+pub(crate) use span::span;
 
-/// Without the feature there are no spans, and their fields are not looked at.
 #[cfg(not(feature = "tracing"))]
-macro_rules! span {
-    ($name:literal $(, $($fields:tt)+)?) => {
-        $crate::trace::NoSpan
-    };
-}
-
-pub(crate) use span;
-
-/// No span.
-#[cfg(not(feature = "tracing"))]
-pub(crate) struct NoSpan;
+pub(crate) use span::NoSpan;

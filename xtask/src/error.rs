@@ -82,6 +82,14 @@ pub enum Error {
         /// Why it is not installed now.
         why: String,
     },
+    /// A program was traced, and what it did is not in the file.
+    #[error("{} has no span `{span}`, which every rank of the program enters", path.display())]
+    NoSpan {
+        /// The trace.
+        path: PathBuf,
+        /// What is looked for.
+        span: &'static str,
+    },
     /// Installing needs root, and there is no way to become root.
     #[error(
         "`{command}` needs root and there is no sudo here; run it as root, or install by hand, and try again:\n{BY_HAND}\n{EMBEDDED_ALONE}"

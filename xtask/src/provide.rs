@@ -60,9 +60,8 @@ impl Provided {
     /// The environment for tests: all adapters, of which those that run on the processor must turn up.
     pub fn test_env(&self, workspace: &Workspace) -> Result<AdapterEnv, Error> {
         let env = AdapterEnv::selecting(workspace, &self.all_manifests())?;
-        let mut required = self.required_drivers();
-        required.extend(embedded_exists().then_some(EMBEDDED));
-        Ok(env.with("TOMBOLO_TEST_ADAPTERS", required.join(";")))
+        let required = self.required_adapters().join(";");
+        Ok(env.with("TOMBOLO_TEST_ADAPTERS", required))
     }
 
     fn software_manifests(&self) -> Vec<PathBuf> {
@@ -77,12 +76,12 @@ impl Provided {
         self.software_manifests().into_iter().chain(gpus).collect()
     }
 
-    /// Parts of the names of the software drivers' adapters, without which the suite must fail.
-    fn required_drivers(&self) -> Vec<&'static str> {
-        self.software
-            .iter()
-            .map(|(software, _)| software.adapter_name())
-            .collect()
+    /// Parts of the names of the adapters that run on the processor, without which the suite must fail.
+    pub fn required_adapters(&self) -> Vec<&'static str> {
+        let software = self.software.iter();
+        let software = software.map(|(software, _)| software.adapter_name());
+        let embedded = embedded_exists().then_some(EMBEDDED);
+        software.chain(embedded).collect()
     }
 
     /// Tells what is there and what is not.
@@ -231,7 +230,12 @@ mod tests {
             gpus: vec![gpu],
             ..Provided::default()
         };
-        assert_eq!(provided.required_drivers(), ["llvmpipe", "SwiftShader"]);
+        let with_embedded = |software: &[&'static str]| {
+            let embedded = embedded_exists().then_some(EMBEDDED);
+            [software, embedded.as_slice()].concat()
+        };
+        let both = with_embedded(&["llvmpipe", "SwiftShader"]);
+        assert_eq!(provided.required_adapters(), both);
         let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect::<Vec<_>>();
         assert_eq!(
             provided.all_manifests(),
@@ -242,6 +246,7 @@ mod tests {
             paths(&["/l.json", "/s.json"])
         );
         provided.software.pop();
-        assert_eq!(provided.required_drivers(), ["llvmpipe"]);
+        let one = with_embedded(&["llvmpipe"]);
+        assert_eq!(provided.required_adapters(), one);
     }
 }

@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{BufReader, BufWriter, Read as _, Write as _};
 use std::path::Path;
 
-use crate::plate::Plate;
+use crate::cells::Plate;
 
 const MAGIC: &[u8; 8] = b"tombheat";
 
@@ -44,8 +44,7 @@ pub fn load(path: &Path) -> Result<(Plate, u32), Box<dyn Error>> {
     let (width, height, steps) = (number()?, number()?, number()?);
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
-    let mut plate = Plate::new(width, height);
-    if bytes.len() != plate.heat.len() * 4 {
+    if bytes.len() as u128 != u128::from(width) * u128::from(height) * 4 {
         let found = bytes.len();
         return Err(format!(
             "{}: {found} bytes are no {width} x {height} cells",
@@ -53,6 +52,7 @@ pub fn load(path: &Path) -> Result<(Plate, u32), Box<dyn Error>> {
         )
         .into());
     }
+    let mut plate = Plate::new(width, height);
     let heat = bytes
         .as_chunks::<4>()
         .0

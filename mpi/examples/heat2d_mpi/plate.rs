@@ -1,18 +1,6 @@
-//! The plate on the host: what every rank begins with, and the steps of one process that the ranks are checked against.
+//! What the plate is like at first: computed by every rank for itself, in whole numbers, which are the same on every machine.
 
-/// Units of a degree.
-const DEGREE: i32 = 4096;
-
-/// Rows of a plate, of whole numbers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plate {
-    pub width: u32,
-    pub height: u32,
-    /// What each cell conducts, in parts of 256; four neighbours take no more than there is.
-    pub matter: Vec<i32>,
-    /// How warm each cell is, in parts of a degree.
-    pub heat: Vec<i32>,
-}
+use crate::cells::{DEGREE, Plate};
 
 impl Plate {
     /// Some hot discs in a plate of copper, with a wall of cork that has gaps.
@@ -24,38 +12,6 @@ impl Plate {
             matter: cells().map(|(x, y)| matter(x, y)).collect(),
             heat: cells().map(|(x, y)| degrees(x, y) * DEGREE).collect(),
         }
-    }
-
-    /// All the heat that there is, which no step changes.
-    pub fn total(&self) -> i64 {
-        self.heat.iter().copied().map(i64::from).sum()
-    }
-
-    /// A step of every cell, as the kernel has it.
-    pub fn advance(&mut self) {
-        let (width, height) = (self.width as usize, self.height as usize);
-        let (heat, matter) = (&self.heat, &self.matter);
-        let flow = |here: usize, there: usize| {
-            matter[here].min(matter[there]) * (heat[there] - heat[here]) / 256
-        };
-        let mut next = heat.clone();
-        let mut exchange = |here: usize, there: usize| {
-            let gain = flow(here, there);
-            next[here] += gain;
-            next[there] -= gain;
-        };
-        for y in 0..height {
-            for x in 0..width {
-                let here = y * width + x;
-                if x + 1 < width {
-                    exchange(here, here + 1);
-                }
-                if y + 1 < height {
-                    exchange(here, here + width);
-                }
-            }
-        }
-        self.heat = next;
     }
 }
 

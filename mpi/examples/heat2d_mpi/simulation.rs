@@ -9,23 +9,11 @@
 use std::error::Error;
 use std::ops::Range;
 
-use bytemuck::{Pod, Zeroable};
 use tombolo::buffers::{LaunchExplanation, MappedRead, MappedWrite};
 use tombolo::{Buffer, Constants, Context, Device, Kernel, Launch, Program};
 use tombolo_mpi::{Ranks, Request};
 
-use crate::plate::Plate;
-
-/// `Strip` of `heat.wgsl`.
-#[derive(Clone, Copy, Pod, Zeroable)]
-#[repr(C)]
-struct Strip {
-    width: u32,
-    height: u32,
-    first: u32,
-    rows: u32,
-    held: u32,
-}
+use crate::cells::{Plate, Strip};
 
 /// The rows of a rank, or of one of its devices.
 pub fn rows_of(height: u32, index: u32, count: u32) -> Range<u32> {

@@ -5,10 +5,9 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use tombolo::Context;
-use tombolo_mpi::memory::{ReceiveMemory, SendMemory};
 use tombolo_mpi::{Operator, Ranks, RemoteServer};
 
-use crate::plate::Plate;
+use crate::cells::Plate;
 use crate::simulation::{Exchange, Simulation};
 
 /// Cells of a row, and rows of each rank, of the table of weak scaling.
@@ -18,9 +17,19 @@ const ROWS: u32 = 512;
 const FEW_ROWS: u32 = 16;
 const STEPS: u32 = 40;
 
-/// The least of several measurements: what others of the machine do adds to some of them, and takes from none.
-fn least(all: Vec<Duration>) -> Duration {
-    all.into_iter().min().unwrap_or_default()
+/// How often each figure is measured at least.
+const MEASUREMENTS: u32 = 20;
+
+/// The least of `count` measurements: what others of the machine do adds to some of them, and takes from none.
+fn least(
+    count: u32,
+    mut measure: impl FnMut() -> Result<Duration, Box<dyn Error>>,
+) -> Result<Duration, Box<dyn Error>> {
+    let mut least = Duration::MAX;
+    for _ in 0..count {
+        least = least.min(measure()?);
+    }
+    Ok(least)
 }
 
 /// Prints the table, on rank 0.
@@ -48,29 +57,31 @@ pub fn print(ranks: &Ranks, context: &Context) -> Result<bool, Box<dyn Error>> {
 
 /// Half of the time that a message and its answer take, for some sizes and kinds of memory.
 fn messages(ranks: &Ranks, context: &Context) -> Result<(), Box<dyn Error>> {
+    let other = 1 - ranks.rank();
     for len in [2usize, 256, 2048, 16 << 10, 256 << 10, 1 << 20] {
         let mut pinned = context.pinned_vec::<u32>(len)?;
         pinned.fill(1);
-        let in_pinned = ping(ranks, pinned)?;
+        let mut pinned = Some(pinned);
+        let in_pinned = ping(ranks, len, |sends| {
+            let memory = pinned.take().ok_or("a message before has failed")?;
+            pinned = Some(match sends {
+                true => ranks.send(memory, other, 0)?,
+                false => ranks.receive(memory, other, 0)?,
+            });
+            Ok(())
+        })?;
         let buffer = context.buffer_from(&vec![1u32; len])?;
-        let rounds = rounds(len);
-        let mut times = Vec::new();
-        for _ in 0..5 {
-            ranks.barrier()?;
-            let begun = Instant::now();
-            for _ in 0..rounds {
-                if ranks.rank() == 0 {
-                    drop(ranks.send(buffer.map(..)?, 1, 0)?);
-                    ranks.receive(buffer.map_overwrite(..)?, 1, 0)?.unmap()?;
-                } else {
-                    ranks.receive(buffer.map_overwrite(..)?, 0, 0)?.unmap()?;
-                    drop(ranks.send(buffer.map(..)?, 0, 0)?);
-                }
+        let by_buffer = ping(ranks, len, |sends| {
+            match sends {
+                true => drop(ranks.send(buffer.map(..)?, other, 0)?),
+                false => ranks
+                    .receive(buffer.map_overwrite(..)?, other, 0)?
+                    .unmap()?,
             }
-            times.push(begun.elapsed() / (2 * rounds));
-        }
+            Ok(())
+        })?;
         if ranks.rank() == 0 {
-            let (one, other) = (in_pinned.as_secs_f64(), least(times).as_secs_f64());
+            let [one, other] = [in_pinned, by_buffer].map(|time| time.as_secs_f64());
             let rate = |time: f64| len as f64 * 4.0 / time / 1e9;
             println!(
                 "message of {} bytes: {:.2} us in pinned memory ({:.2} GB/s), {:.2} us from buffer to buffer ({:.2} GB/s)",
@@ -82,15 +93,13 @@ fn messages(ranks: &Ranks, context: &Context) -> Result<(), Box<dyn Error>> {
             );
         }
     }
-    let sum = |len: usize| -> Result<Duration, Box<dyn Error>> {
-        let mut times = Vec::new();
-        for _ in 0..50 {
+    let sum = |len: usize| {
+        least(50, || {
             ranks.barrier()?;
             let begun = Instant::now();
             black_box(ranks.allreduce(vec![1f32; len], vec![0f32; len], Operator::Sum)?);
-            times.push(begun.elapsed());
-        }
-        Ok(least(times))
+            Ok(begun.elapsed())
+        })
     };
     let (few, many) = (sum(1)?, sum(1 << 18)?);
     if ranks.rank() == 0 {
@@ -99,31 +108,22 @@ fn messages(ranks: &Ranks, context: &Context) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn rounds(len: usize) -> u32 {
-    (200_000 / (len as u32 + 100)).clamp(10, 500)
-}
-
-fn ping<M: SendMemory + ReceiveMemory>(
+/// Half of the time that a message of `len` elements and its answer take; `pass` sends it or receives it.
+fn ping(
     ranks: &Ranks,
-    mut memory: M,
+    len: usize,
+    mut pass: impl FnMut(bool) -> Result<(), Box<dyn Error>>,
 ) -> Result<Duration, Box<dyn Error>> {
-    let rounds = rounds(memory.elements().len());
-    let mut times = Vec::new();
-    for _ in 0..5 {
+    let rounds = (200_000 / (len as u32 + 100)).clamp(10, 500);
+    least(MEASUREMENTS, || {
         ranks.barrier()?;
         let begun = Instant::now();
         for _ in 0..rounds {
-            if ranks.rank() == 0 {
-                memory = ranks.send(memory, 1, 0)?;
-                memory = ranks.receive(memory, 1, 0)?;
-            } else {
-                memory = ranks.receive(memory, 0, 0)?;
-                memory = ranks.send(memory, 0, 0)?;
-            }
+            pass(ranks.rank() == 0)?;
+            pass(ranks.rank() == 1)?;
         }
-        times.push(begun.elapsed() / (2 * rounds));
-    }
-    Ok(least(times))
+        Ok(begun.elapsed() / (2 * rounds))
+    })
 }
 
 /// A call of another rank, with nothing to do there.
@@ -133,13 +133,12 @@ fn calls(ranks: &Ranks) -> Result<(), Box<dyn Error>> {
     ranks.barrier()?;
     if ranks.rank() == 1 {
         let next = ranks.function::<(u32,), u32>(0, "next")?;
-        let mut times = Vec::new();
-        for x in 0..300 {
+        let took = least(300, || {
             let begun = Instant::now();
-            black_box(next.call(&(x,))?);
-            times.push(begun.elapsed());
-        }
-        println!("call of another rank: {:.2?}", least(times));
+            black_box(next.call(&(1,))?);
+            Ok(begun.elapsed())
+        })?;
+        println!("call of another rank: {took:.2?}");
     }
     ranks.barrier()?;
     drop(server);
@@ -157,34 +156,30 @@ fn steps(
     let plate = Plate::new(WIDTH, rows * ranks.size() as u32);
     let mut simulation = Simulation::new(ranks, context, &devices, &plate, exchange)?;
     simulation.advance(4)?;
-    let mut times = Vec::new();
-    for _ in 0..5 {
+    least(MEASUREMENTS, || {
         simulation.finish()?;
         ranks.barrier()?;
         let begun = Instant::now();
         simulation.advance(STEPS)?;
         simulation.finish()?;
         ranks.barrier()?;
-        times.push(begun.elapsed() / STEPS);
-    }
-    Ok(least(times))
+        Ok(begun.elapsed() / STEPS)
+    })
 }
 
 /// The time of a step of all ranks at once, each with a plate of its own and no messages.
 fn alone(ranks: &Ranks, context: &Context, rows: u32) -> Result<Duration, Box<dyn Error>> {
     let device = context.device()?;
     let plate = Plate::new(WIDTH, rows);
-    let mut times = Vec::new();
-    for _ in 0..5 {
-        ranks.barrier()?;
-        let few = Instant::now();
-        black_box(Simulation::alone(context, &device, &plate, 4)?);
-        let few = few.elapsed();
-        ranks.barrier()?;
-        let many = Instant::now();
-        black_box(Simulation::alone(context, &device, &plate, 4 + STEPS)?);
-        // What begins and ends a run is in both.
-        times.push(many.elapsed().saturating_sub(few) / STEPS);
-    }
-    Ok(least(times))
+    let run = |steps: u32| {
+        least(MEASUREMENTS, || {
+            ranks.barrier()?;
+            let begun = Instant::now();
+            black_box(Simulation::alone(context, &device, &plate, steps)?);
+            Ok(begun.elapsed())
+        })
+    };
+    // What begins and ends a run is in both. The least of differences would be that of the slowest beginning.
+    let (few, many) = (run(4)?, run(4 + STEPS)?);
+    Ok(many.saturating_sub(few) / STEPS)
 }

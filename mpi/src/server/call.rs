@@ -13,9 +13,9 @@ use tombolo::server::{CallArguments, CallResult};
 
 use super::wire::{self, Call, Status};
 use crate::error::{MpiError, Operation};
-use crate::point_to_point::{bytes_of, bytes_of_mut, start_receive, start_send};
+use crate::point_to_point::{ireceive_on, isend_on};
 use crate::ranks::Ranks;
-use crate::request::{Core, Request, RequestFuture};
+use crate::request::{Request, RequestFuture};
 
 /// A function that a rank serves, to be called with arguments `A` for a result `R`; from [`Ranks::function`]. The same types and
 /// ways to call as of [`DeviceFunction`](tombolo::server::DeviceFunction).
@@ -96,14 +96,10 @@ impl<A: CallArguments, R: CallResult> RemoteFunction<A, R> {
         };
         let communicator = session.calls.as_raw();
         let memory = vec![0u32; wire::most_words(taken)];
-        let answered = Core::begin(session, operation, true, memory, |memory| {
-            let from = (communicator, self.server, answer);
-            start_receive(session, operation, from, bytes_of_mut(memory))
-        })?;
-        let sent = Core::begin(session, operation, false, call.words(), |words| {
-            let to = (communicator, self.server, wire::CALLS);
-            start_send(session, operation, to, bytes_of(words))
-        })?;
+        let from = (communicator, self.server, answer);
+        let answered = ireceive_on(session, operation, from, memory)?;
+        let to = (communicator, self.server, wire::CALLS);
+        let sent = isend_on(session, operation, to, call.words())?;
         // Goes on its way by itself; the answer tells that it has arrived.
         drop(sent);
         Ok(RemoteCall {
@@ -157,9 +153,7 @@ impl Asked {
         };
         match wire::read_answer(words) {
             Some((Status::Done, payload)) if payload.len() == size_of::<R>() => {
-                let mut result = R::zeroed();
-                bytemuck::bytes_of_mut(&mut result).copy_from_slice(payload);
-                Ok(result)
+                Ok(bytemuck::pod_read_unaligned(payload))
             }
             Some((Status::Failed, payload)) => Err(failed(text(payload))),
             Some((Status::Unknown, payload)) => Err(MpiError::NoFunction {

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use mpi::ffi;
@@ -28,9 +28,9 @@ pub use call::{RemoteCall, RemoteCallFuture, RemoteFunction};
 
 use crate::backoff::Backoff;
 use crate::error::{MpiError, Operation};
-use crate::point_to_point::{bytes_of, bytes_of_mut, probe, start_receive, start_send};
+use crate::point_to_point::{ireceive_on, isend_on, probe};
 use crate::ranks::Ranks;
-use crate::request::Core;
+use crate::request::lock;
 use crate::session::Session;
 use wire::{Call, Status};
 
@@ -129,7 +129,7 @@ impl RemoteServerBuilder {
 }
 
 /// Functions of this rank that other ranks call. Dropping the server ends it: calls that are served are answered, and others
-/// fail with [`MpiError::Call`].
+/// that have come fail with [`MpiError::Call`]. Calls that come later wait for the rank's next server, or for their deadline.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -262,11 +262,8 @@ impl Shared {
         // Only this thread receives calls, so that the message is still the one that was seen.
         let words = vec![0u32; (seen.bytes as usize).div_ceil(4)];
         let operation = Operation::new("call", Some(seen.source), None);
-        let request = Core::begin(&self.session, operation, true, words, |words| {
-            let from = (communicator, seen.source, wire::CALLS);
-            start_receive(&self.session, operation, from, bytes_of_mut(words))
-        })?;
-        let words = request.wait()?;
+        let from = (communicator, seen.source, wire::CALLS);
+        let words = ireceive_on(&self.session, operation, from, words)?.wait()?;
         let call = Call::read(seen.source, &words);
         if call.is_none() {
             log::error!("rank {} has sent a call that is none", seen.source);
@@ -277,7 +274,7 @@ impl Shared {
     /// Serves calls as long as there are any.
     fn work(&self, calls: &Mutex<Receiver<Call>>) {
         loop {
-            let next = calls.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let next = lock(calls).recv();
             let Ok(call) = next else {
                 return;
             };
@@ -320,9 +317,7 @@ impl Shared {
         let operation = Operation::new("answer", Some(call.caller), Some(call.answer));
         let words = wire::answer(status, payload);
         let there = (self.session.calls.as_raw(), call.caller, call.answer);
-        let sent = Core::begin(&self.session, operation, false, words, |words| {
-            start_send(&self.session, operation, there, bytes_of(words))
-        });
+        let sent = isend_on(&self.session, operation, there, words);
         // Dropped: the answer goes on its way by itself, since a caller may have given up.
         if let Err(error) = sent {
             log::error!("`{}` was served, and not answered: {error}", call.name);

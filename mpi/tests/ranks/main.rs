@@ -4,6 +4,7 @@
 //! so does one that is not over in time. Arguments are parts of the names of tests.
 
 mod collectives;
+mod filters;
 mod messages;
 mod operators;
 mod requests;
@@ -15,6 +16,7 @@ use std::time::Duration;
 use tombolo::{Context, Device};
 use tombolo_mpi::{Mpi, Options, Ranks};
 
+use filters::Filters;
 use watchdog::Watchdog;
 
 /// How long a wait of a test takes at most: kernels run on the processor, which many ranks share.
@@ -30,10 +32,7 @@ struct World {
 type Test = (&'static str, fn(&World));
 
 fn main() {
-    let filters: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|word| !word.starts_with('-'))
-        .collect();
+    let filters = Filters::from_args();
     let mut options = Options::default();
     options.timeout = Some(MOST);
     let mpi = Mpi::start_with(options).expect("MPI starts");
@@ -51,11 +50,10 @@ fn main() {
         operators::TESTS,
         servers::TESTS,
     ];
-    let wanted =
-        |name: &str| filters.is_empty() || filters.iter().any(|part| name.contains(part.as_str()));
     let watchdog = Watchdog::start(2 * MOST);
     let mut count = 0;
-    for (name, test) in lists.into_iter().flatten().filter(|(name, _)| wanted(name)) {
+    let wanted = (lists.into_iter().flatten()).filter(|(name, _)| filters.want(name));
+    for (name, test) in wanted {
         watchdog.begin(name);
         test(&world);
         world
@@ -69,5 +67,5 @@ fn main() {
         let (size, adapter) = (world.ranks.size(), world.device.name());
         println!("{count} tests passed with {size} ranks on {adapter}");
     }
-    assert!(count > 0, "no test has a name with {filters:?}");
+    assert!(count > 0, "no test has such a name");
 }

@@ -46,7 +46,8 @@ pub fn values(rank: i32, places: std::ops::Range<usize>) -> Vec<u32> {
     places.map(|place| value(rank, place)).collect()
 }
 
-const POISON: u32 = 0xdead_beef;
+/// What memory holds that is received into.
+pub const POISON: u32 = 0xdead_beef;
 
 fn ranges_of_buffers_go_around(world: &World) {
     let (ranks, rank) = (&world.ranks, world.ranks.rank());
@@ -304,6 +305,8 @@ fn ranks_and_tags_are_checked(world: &World) {
             ranks.most_tag()
         )
     );
+    let farthest = (i64::from(ranks.rank()) + (1 << 31)) % i64::from(ranks.size());
+    assert_eq!(i64::from(ranks.before(i32::MIN)), farthest);
     if let Some(above) = ranks.most_tag().checked_add(1) {
         let error = ranks.ireceive(vec![1u8], 0, above).unwrap_err();
         assert!(matches!(error, MpiError::Tag { .. }), "{error}");

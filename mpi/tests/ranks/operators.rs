@@ -3,6 +3,7 @@
 use tombolo::DeviceBuffer;
 use tombolo_mpi::{MpiError, WgslOperator};
 
+use crate::messages::POISON;
 use crate::{Test, World};
 
 pub const TESTS: &[Test] = &[
@@ -48,14 +49,14 @@ fn operators_go_by_rank(world: &World) {
     let from = device.buffer(&maps(rank)).unwrap();
     let expected = expected(ranks.size());
     for root in 0..ranks.size() {
-        let into = device.buffer(&[[0xdead_beefu32; 2]; 500]).unwrap();
+        let into = device.buffer(&[[POISON; 2]; 500]).unwrap();
         let target = (rank == root).then_some(&into);
         ranks.reduce_by(&operator, &from, target, root).unwrap();
         if rank == root {
             assert_eq!(into.read().unwrap(), expected, "root {root}");
         }
     }
-    let into = device.buffer(&[[0xdead_beefu32; 2]; 500]).unwrap();
+    let into = device.buffer(&[[POISON; 2]; 500]).unwrap();
     ranks.allreduce_by(&operator, &from, &into).unwrap();
     assert_eq!(into.read().unwrap(), expected);
     assert_eq!(from.read().unwrap(), maps(rank));
@@ -68,10 +69,7 @@ fn buffers_of_the_context_are_combined(world: &World) {
     around[50..550].copy_from_slice(&maps(rank));
     let whole = world.context.buffer_from(&around).unwrap();
     let from = whole.slice(50..550).unwrap();
-    let into = world
-        .context
-        .buffer_from(&[[0xdead_beefu32; 2]; 500])
-        .unwrap();
+    let into = world.context.buffer_from(&[[POISON; 2]; 500]).unwrap();
     ranks.allreduce_by(&operator, &from, &into).unwrap();
     assert_eq!(into.read().unwrap(), expected(ranks.size()));
     assert_eq!(whole.read().unwrap(), around);

@@ -1,11 +1,12 @@
 //! Requests: events, futures, deadlines, and what becomes of those that nobody waits for.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tombolo_mpi::{MpiError, RequestEvent, RequestStatus};
+use tombolo_mpi::{MpiError, Ranks, RequestEvent, RequestStatus};
 
-use crate::messages::values;
+use crate::messages::{POISON, values};
 use crate::{MOST, Test, World};
 
 pub const TESTS: &[Test] = &[
@@ -32,10 +33,25 @@ pub const TESTS: &[Test] = &[
 /// What no test waits out.
 const SHORT: Duration = Duration::from_millis(20);
 
+/// Values of every rank go to the next.
+fn goes_around(ranks: &Ranks, places: Range<usize>, tag: i32) {
+    let (sent, received) = (
+        values(ranks.rank(), places.clone()),
+        vec![POISON; places.len()],
+    );
+    let (to, from) = (ranks.after(1), ranks.before(1));
+    let sent = ranks.isend(sent, to, tag).unwrap();
+    assert_eq!(
+        ranks.receive(received, from, tag).unwrap(),
+        values(from, places)
+    );
+    sent.wait().unwrap();
+}
+
 fn events_tell_of_ends(world: &World) {
     let (ranks, rank) = (&world.ranks, world.ranks.rank());
     let received = ranks
-        .ireceive(vec![0u32; 10], ranks.before(1), 100)
+        .ireceive(vec![POISON; 10], ranks.before(1), 100)
         .unwrap();
     assert_eq!(received.status(), RequestStatus::Pending);
     let event = received.event();
@@ -59,7 +75,7 @@ fn events_tell_of_ends(world: &World) {
 fn requests_are_futures(world: &World) {
     let (ranks, rank) = (&world.ranks, world.ranks.rank());
     let done = pollster::block_on(async {
-        let received = ranks.ireceive(vec![0u32; 10], ranks.before(1), 101)?;
+        let received = ranks.ireceive(vec![POISON; 10], ranks.before(1), 101)?;
         let sent = ranks.isend(values(rank, 5..15), ranks.after(1), 101)?;
         let received = received.await?;
         sent.await?;
@@ -73,8 +89,10 @@ fn requests_are_futures(world: &World) {
 }
 
 fn a_deadline_takes_a_receive_back(world: &World) {
-    let (ranks, rank) = (&world.ranks, world.ranks.rank());
-    let late = ranks.ireceive(vec![0u32; 4], ranks.before(1), 102).unwrap();
+    let ranks = &world.ranks;
+    let late = ranks
+        .ireceive(vec![POISON; 4], ranks.before(1), 102)
+        .unwrap();
     let error = late.wait_timeout(SHORT).unwrap_err();
     match &error {
         MpiError::Deadline { operation, waited } => {
@@ -89,17 +107,14 @@ fn a_deadline_takes_a_receive_back(world: &World) {
     assert!(matches!(late.wait(), Err(MpiError::Cancelled { .. })));
     ranks.barrier().unwrap();
     // The message goes to who asks now.
-    let sent = ranks
-        .isend(values(rank, 0..4), ranks.after(1), 102)
-        .unwrap();
-    let received = ranks.receive(vec![0u32; 4], ranks.before(1), 102).unwrap();
-    assert_eq!(received, values(ranks.before(1), 0..4));
-    sent.wait().unwrap();
+    goes_around(ranks, 0..4, 102);
 }
 
 fn a_request_goes_on_after_a_deadline(world: &World) {
     let (ranks, rank) = (&world.ranks, world.ranks.rank());
-    let received = ranks.ireceive(vec![0u32; 4], ranks.before(1), 103).unwrap();
+    let received = ranks
+        .ireceive(vec![POISON; 4], ranks.before(1), 103)
+        .unwrap();
     assert!(received.wait_timeout(SHORT).is_err());
     ranks.barrier().unwrap();
     let sent = ranks
@@ -124,7 +139,7 @@ fn a_dropped_send_arrives(world: &World) {
             .isend(values(rank, 1..LEN), ranks.after(1), 105)
             .unwrap(),
     );
-    let (first, second) = (vec![0u32; LEN], vec![0u32; LEN - 1]);
+    let (first, second) = (vec![POISON; LEN], vec![POISON; LEN - 1]);
     let received = ranks.receive(first, ranks.before(1), 104).unwrap();
     assert_eq!(received, values(ranks.before(1), 0..LEN));
     let received = ranks.receive(second, ranks.before(1), 105).unwrap();
@@ -132,15 +147,12 @@ fn a_dropped_send_arrives(world: &World) {
 }
 
 fn a_dropped_receive_takes_nothing(world: &World) {
-    let (ranks, rank) = (&world.ranks, world.ranks.rank());
-    let _ = ranks.ireceive(vec![0u32; 4], ranks.before(1), 106).unwrap();
-    ranks.barrier().unwrap();
-    let sent = ranks
-        .isend(values(rank, 0..4), ranks.after(1), 106)
+    let ranks = &world.ranks;
+    let _ = ranks
+        .ireceive(vec![POISON; 4], ranks.before(1), 106)
         .unwrap();
-    let received = ranks.receive(vec![0u32; 4], ranks.before(1), 106).unwrap();
-    assert_eq!(received, values(ranks.before(1), 0..4));
-    sent.wait().unwrap();
+    ranks.barrier().unwrap();
+    goes_around(ranks, 0..4, 106);
 }
 
 fn one_memory_for_many_sends(world: &World) {
@@ -152,7 +164,7 @@ fn one_memory_for_many_sends(world: &World) {
         .map(|to| ranks.isend(Arc::clone(&shared), to, 107).unwrap())
         .collect();
     for from in 0..ranks.size() {
-        let received = ranks.receive(vec![0u32; 1000], from, 107).unwrap();
+        let received = ranks.receive(vec![POISON; 1000], from, 107).unwrap();
         assert_eq!(received, values(from, 0..1000));
     }
     for request in all {
@@ -166,19 +178,8 @@ fn threads_send_at_once(world: &World) {
     std::thread::scope(|scope| {
         for thread in 0..4i32 {
             scope.spawn(move || {
-                let rank = ranks.rank();
-                for round in 0..50usize {
-                    let sent = ranks.isend(
-                        values(rank, round..round + 20),
-                        ranks.after(1),
-                        110 + thread,
-                    );
-                    let received = ranks.receive(vec![0u32; 20], ranks.before(1), 110 + thread);
-                    assert_eq!(
-                        received.unwrap(),
-                        values(ranks.before(1), round..round + 20)
-                    );
-                    sent.unwrap().wait().unwrap();
+                for round in 0..50 {
+                    goes_around(ranks, round..round + 20, 110 + thread);
                 }
             });
         }
@@ -202,7 +203,9 @@ fn probes_see_without_taking(world: &World) {
         std::thread::yield_now();
     };
     assert_eq!((seen.source, seen.bytes), (ranks.before(1), 24));
-    let received = ranks.receive(vec![0u32; 6], seen.source, seen.tag).unwrap();
+    let received = ranks
+        .receive(vec![POISON; 6], seen.source, seen.tag)
+        .unwrap();
     assert_eq!(received, values(ranks.before(1), 0..6));
     sent.wait().unwrap();
 }

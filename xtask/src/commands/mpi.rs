@@ -5,7 +5,7 @@
 //! 2. The package is checked for format, lints and docs. It is no member of the workspace, so that the workspace goes on building
 //!    on machines without MPI; `mpi/Cargo.toml` says more.
 //! 3. Tests that need no ranks run once. The others run on every adapter, as 1, 2, 4 and 7 ranks that share this machine, and
-//!    so does the example `heat2d_mpi`, which compares its plate with that of one process.
+//!    so does the example `heat2d_mpi`, which compares its plate with that of one process. Two ranks of the example are traced once.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use crate::env::AdapterEnv;
 use crate::error::Error;
 use crate::library::Libraries;
 use crate::process::{self, say, step};
-use crate::provide::{self, EMBEDDED, Provided, Switches};
+use crate::provide::{EMBEDDED, Provided, Switches};
 use crate::workspace::Workspace;
 
 /// Arguments of the command.
@@ -143,7 +143,12 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
             process::run(&mut tests)
         })?;
     }
-    for adapter in adapters(provided.as_ref(), args.adapter.as_deref()) {
+    let adapters = adapters(provided.as_ref(), args.adapter.as_deref());
+    if is_whole {
+        let env = on(&env, adapters.first().and_then(Option::as_deref));
+        step("traces of two ranks", || traces(workspace, &env))?;
+    }
+    for adapter in adapters {
         for &ranks in &args.ranks {
             let env = on(&env, adapter.as_deref());
             let name = adapter.as_deref().unwrap_or("the default adapter");
@@ -170,10 +175,7 @@ fn adapters(provided: Option<&Provided>, only: Option<&str>) -> Vec<Option<Strin
     let Some(provided) = provided else {
         return vec![None];
     };
-    let software = provided.software.iter();
-    let software = software.map(|(software, _)| software.adapter_name());
-    let embedded = provide::embedded_exists().then_some(EMBEDDED);
-    let names = software.chain(embedded);
+    let names = provided.required_adapters().into_iter();
     names.map(|name| Some(name.to_owned())).collect()
 }
 
@@ -190,8 +192,11 @@ fn cargo(workspace: &Workspace, args: &[&str]) -> Command {
 
 fn lints(workspace: &Workspace) -> Result<(), Error> {
     process::run(&mut workspace.format_beside(workspace.mpi_manifest()))?;
-    let mut clippy = cargo(workspace, &["clippy", "--quiet", "--all-targets"]);
-    process::run(clippy.args(["--", "-D", "warnings"]))?;
+    // Also what is there with features alone, such as the example's traces.
+    for features in [&[][..], &["--all-features"]] {
+        let mut clippy = cargo(workspace, &["clippy", "--quiet", "--all-targets"]);
+        process::run(clippy.args(features).args(["--", "-D", "warnings"]))?;
+    }
     let mut doc = cargo(workspace, &["doc", "--quiet", "--no-deps"]);
     process::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
@@ -214,13 +219,25 @@ fn mpirun(ranks: u32) -> Vec<String> {
     words
 }
 
-/// The example of the plate over ranks, which fails unless its plate is that of one process, bit for bit.
-fn plate(workspace: &Workspace, env: &AdapterEnv, ranks: u32) -> Result<Command, Error> {
+/// Starts the example as ranks; `options` are cargo's.
+fn example(workspace: &Workspace, options: &[&str], ranks: u32) -> Command {
+    let mut command = cargo(workspace, &["run", "--quiet", "--example", "heat2d_mpi"]);
+    command.args(options);
+    command.args(["--config", &runner(ranks), "--"]);
+    command
+}
+
+/// The folder for what the example writes.
+fn scratch(workspace: &Workspace) -> Result<PathBuf, Error> {
     let scratch = workspace.scratch_dir();
     fs::create_dir_all(&scratch).map_err(Error::io("create", &scratch))?;
-    let args = ["run", "--quiet", "--example", "heat2d_mpi"];
-    let mut command = cargo(workspace, &args);
-    command.args(["--config", &runner(ranks), "--"]);
+    Ok(scratch)
+}
+
+/// The example of the plate over ranks, which fails unless its plate is that of one process, bit for bit.
+fn plate(workspace: &Workspace, env: &AdapterEnv, ranks: u32) -> Result<Command, Error> {
+    let scratch = scratch(workspace)?;
+    let mut command = example(workspace, &[], ranks);
     // Both with one device for each rank, and with two that exchange rows by themselves.
     let devices = if ranks.is_multiple_of(2) { "2" } else { "1" };
     command.args(["--devices", devices]);
@@ -230,13 +247,38 @@ fn plate(workspace: &Workspace, env: &AdapterEnv, ranks: u32) -> Result<Command,
     Ok(command)
 }
 
+/// Traces of two ranks: each has the waits for messages beside the launches.
+fn traces(workspace: &Workspace, env: &AdapterEnv) -> Result<(), Error> {
+    let scratch = scratch(workspace)?;
+    let paths = [0, 1].map(|rank| scratch.join(format!("heat2d_mpi.{rank}.json")));
+    for path in paths.iter().filter(|path| path.exists()) {
+        fs::remove_file(path).map_err(Error::io("remove", path))?;
+    }
+    let mut command = example(workspace, &["--features", "trace"], 2);
+    command.args(["--steps", "10", "--check", "--trace"]);
+    command.arg(scratch.join("heat2d_mpi."));
+    env.apply(&mut command);
+    process::run(&mut command)?;
+    for path in &paths {
+        let text = fs::read_to_string(path).map_err(Error::io("read", path))?;
+        for span in ["mpi wait", "launch"] {
+            if !text.contains(span) {
+                return Err(Error::NoSpan {
+                    path: path.clone(),
+                    span,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
 /// Prints the tables of the page on scale.
 fn table(workspace: &Workspace, env: &AdapterEnv, args: &Args) -> Result<(), Error> {
     let env = on(env, Some(args.adapter.as_deref().unwrap_or(EMBEDDED)));
     for &ranks in &args.ranks {
-        let run = ["run", "--quiet", "--release", "--example", "heat2d_mpi"];
-        let mut command = cargo(workspace, &run);
-        command.args(["--config", &runner(ranks), "--", "--table"]);
+        let mut command = example(workspace, &["--release"], ranks);
+        command.arg("--table");
         env.apply(&mut command);
         process::run(&mut command)?;
     }

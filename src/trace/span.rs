@@ -1,4 +1,5 @@
-//! Spans of what may take time, for the subscriber that records those of the runtime.
+//! Spans of what may take time, or nothing. The package `tombolo-mpi` includes this file, for spans of its own: whether there are
+//! any is decided by the features of the crate that includes it, which calls the module `trace`.
 
 /// Opens a span until the value is dropped: a name, and fields as `tracing` takes them.
 #[cfg(feature = "tracing")]
