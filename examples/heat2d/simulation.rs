@@ -2,7 +2,9 @@
 
 use std::error::Error;
 
-use tombolo::{Buffer, Constants, Context, Device, Launch, Program, buffers::LaunchExplanation};
+use tombolo::{
+    Buffer, Constants, Context, Device, Event, Launch, Program, buffers::LaunchExplanation,
+};
 
 use crate::cells::{Plate, Strip};
 
@@ -12,6 +14,8 @@ pub struct Simulation {
     heat: [Buffer<i32>; 2],
     /// For each device: what it does in steps of even and of odd number.
     launches: Vec<[Launch; 2]>,
+    /// The last step of each device that has begun one.
+    last: Vec<Event>,
     steps: usize,
     /// Rows in which strips begin, without the first.
     pub seams: Vec<u32>,
@@ -65,6 +69,7 @@ impl Simulation {
             context: context.clone(),
             heat,
             launches,
+            last: Vec::new(),
             steps: 0,
             seams: (1..devices.len()).map(begin).collect(),
             moved: [0; 2],
@@ -76,8 +81,9 @@ impl Simulation {
     pub fn advance(&mut self, steps: usize) -> Result<(), Box<dyn Error>> {
         for _ in 0..steps {
             let before = self.context.buffer_statistics().moves;
+            self.last.clear();
             for launches in &mut self.launches {
-                launches[self.steps % 2].submit()?;
+                self.last.push(launches[self.steps % 2].submit()?);
             }
             let after = self.context.buffer_statistics().moves;
             match self.steps {
@@ -88,6 +94,14 @@ impl Simulation {
                 }
             }
             self.steps += 1;
+        }
+        Ok(())
+    }
+
+    /// Waits for all steps that were begun.
+    pub fn finish(&mut self) -> Result<(), Box<dyn Error>> {
+        for event in self.last.drain(..) {
+            event.wait()?;
         }
         Ok(())
     }
