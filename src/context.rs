@@ -4,7 +4,7 @@ mod memory;
 
 use std::sync::Arc;
 
-use crate::device::open::{adopt, named, open};
+use crate::device::open::{adopt, named, open, pci_address};
 use crate::device::probe::{AdapterProbe, NotProbed, ProbeOptions, ProbeReport};
 use crate::device::{Capabilities, Device, DeviceError, DeviceOptions};
 use crate::extensions::ContextExtensions;
@@ -87,6 +87,9 @@ pub struct AdapterDescription {
     pub device_type: wgpu::DeviceType,
     /// The driver's name and version, as far as known.
     pub driver: String,
+    /// The address on the PCI bus, where the backend tells: it tells two cards of one name apart, and shows that adapters
+    /// of two backends are one card.
+    pub pci_address: Option<String>,
 }
 
 impl Context {
@@ -209,6 +212,7 @@ impl Context {
             driver: format!("{} {}", slot.info.driver, slot.info.driver_info)
                 .trim()
                 .to_string(),
+            pci_address: pci_address(&slot.info),
         };
         self.shared
             .adapters

@@ -76,7 +76,8 @@ fn main() -> Result<(), Error> {
         rows.push(row("halo_time", &name, 2.0, times));
         let bytes = unchanged(&context, devices)?;
         rows.push(row("unchanged_bytes", &name, 0.0, bytes));
-        if !name.ends_with(COPIES) && one.name() == other.name() {
+        let is_one = one.name() == other.name() && !name.ends_with(TWO);
+        if is_one && !name.ends_with(COPIES) {
             let label = format!("launch_of_100_ranges_us/{}", word(one.name()));
             rows.push(time(&label, 2.0, decision(&context, &one, &other)?));
         }
@@ -88,7 +89,10 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
+/// Of pairs without common memory.
 const COPIES: &str = "_copies";
+/// Of two adapters of one name.
+const TWO: &str = "_two";
 
 /// The pairs, and what to call them.
 fn two(context: &Context) -> Result<Vec<(String, [Device; 2])>, Error> {
@@ -103,17 +107,23 @@ fn two(context: &Context) -> Result<Vec<(String, [Device; 2])>, Error> {
         ];
         let names = (word(devices[0].name()), word(devices[1].name()));
         let suffix = if import { "" } else { COPIES };
-        pairs.push((format!("{}_{}{suffix}", names.0, names.1), devices));
+        let two = match one != other && names.0 == names.1 {
+            true => TWO,
+            false => "",
+        };
+        pairs.push((format!("{}_{}{two}{suffix}", names.0, names.1), devices));
         Ok(())
     };
     for adapter in &adapters {
         open(adapter.index, adapter.index, true)?;
     }
-    let last = adapters.len() - 1;
-    if last > 0 {
-        open(0, last, true)?;
+    // Two cards of one name are a pair as well.
+    for pair in adapters.windows(2) {
+        if pair[0].device_type == pair[1].device_type {
+            open(pair[0].index, pair[1].index, true)?;
+        }
     }
-    open(0, last, false)?;
+    open(0, adapters.len() - 1, false)?;
     Ok(pairs)
 }
 

@@ -165,6 +165,7 @@ mod tests {
                 driver: "its driver 4.5".to_owned(),
                 backend: "vulkan".to_owned(),
                 device_type: "DiscreteGpu".to_owned(),
+                pci_address: Some("0000:01:00.0".to_owned()),
                 named_by_environment: false,
                 error: Some("it is out of order".to_owned()),
                 details: None,

@@ -32,6 +32,8 @@ pub struct Adapter {
     pub driver: String,
     pub backend: String,
     pub device_type: String,
+    /// The address on the PCI bus, where the backend tells.
+    pub pci_address: Option<String>,
     /// Whether `WGPU_ADAPTER_NAME` names it.
     pub named_by_environment: bool,
     /// Why it could not be opened; `details` is null then.
@@ -161,6 +163,7 @@ impl Adapter {
             driver: adapter.driver,
             backend: adapter.backend.to_str().to_owned(),
             device_type: format!("{:?}", adapter.device_type),
+            pci_address: adapter.pci_address,
             error,
             details,
         }

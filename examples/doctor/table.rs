@@ -52,6 +52,9 @@ fn describe(adapter: &Adapter) -> String {
     line("backend", &adapter.backend);
     line("driver", &adapter.driver);
     line("type", &format!("{}, {kind}", adapter.device_type));
+    if let Some(address) = &adapter.pci_address {
+        line("PCI address", address);
+    }
     line("memory", memory);
     if let Some(working_set) = adapter.details.as_ref().and_then(|d| d.working_set_bytes) {
         line("working set", &bytes(working_set));

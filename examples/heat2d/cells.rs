@@ -22,7 +22,7 @@ impl Plate {
         heat.iter().copied().map(i64::from).sum()
     }
 
-    /// A step of every cell, as the kernel has it.
+    /// A step of every cell.
     pub fn advance(&mut self) {
         let (width, height) = (self.width as usize, self.height as usize);
         let (heat, matter) = (&self.heat, &self.matter);
@@ -30,23 +30,51 @@ impl Plate {
             matter[here].min(matter[there]) * (heat[there] - heat[here]) / 256
         };
         let mut next = heat.clone();
-        for y in 0..height {
-            for x in 0..width {
+        each_row(&mut next, width, |y, row| {
+            for (x, next) in row.iter_mut().enumerate() {
                 let here = y * width + x;
+                if x > 0 {
+                    *next += flow(here, here - 1);
+                }
                 if x + 1 < width {
-                    let gain = flow(here, here + 1);
-                    next[here] += gain;
-                    next[here + 1] -= gain;
+                    *next += flow(here, here + 1);
+                }
+                if y > 0 {
+                    *next += flow(here, here - width);
                 }
                 if y + 1 < height {
-                    let gain = flow(here, here + width);
-                    next[here] += gain;
-                    next[here + width] -= gain;
+                    *next += flow(here, here + width);
                 }
             }
-        }
+        });
         self.heat = next;
     }
+}
+
+/// Has all processors work on the rows of `cells`.
+pub fn each_row(cells: &mut [i32], width: usize, work: impl Fn(usize, &mut [i32]) + Sync) {
+    // Threads cost more than so few rows.
+    const LEAST: usize = 1 << 18;
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let rows = (cells.len() / width)
+        .div_ceil(threads)
+        .max(LEAST / width)
+        .max(1);
+    let is_one = rows * width >= cells.len();
+    std::thread::scope(|scope| {
+        for (at, strip) in cells.chunks_mut(rows * width).enumerate() {
+            let work = &work;
+            let mut job = move || {
+                for (y, row) in strip.chunks_mut(width).enumerate() {
+                    work(at * rows + y, row);
+                }
+            };
+            match at {
+                0 if is_one => job(),
+                _ => drop(scope.spawn(job)),
+            }
+        }
+    });
 }
 
 /// `Strip` of `heat.wgsl`: the rows that a launch computes, and where the rows begin that it is given.

@@ -101,7 +101,14 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
             Ok(())
         },
     )?;
-    let alone = simulate(&context, &devices[..1], &plate, steps, 0, |_, _| Ok(()))?;
+    // Once more each, in turn: devices that had nothing to do are slow at first.
+    let mut alone = simulate(&context, &devices[..1], &plate, steps, 0, |_, _| Ok(()))?;
+    for _ in 0..4 {
+        let again = simulate(&context, &devices, &plate, steps, 0, |_, _| Ok(()))?;
+        both.took = both.took.min(again.took);
+        let again = simulate(&context, &devices[..1], &plate, steps, 0, |_, _| Ok(()))?;
+        alone.took = alone.took.min(again.took);
+    }
     let begun = Instant::now();
     let mut host = plate.clone();
     (0..steps).for_each(|_| host.advance());

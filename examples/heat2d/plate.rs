@@ -2,7 +2,7 @@
 
 use image::{Rgb, RgbImage};
 
-use crate::cells::{DEGREE, Plate};
+use crate::cells::{DEGREE, Plate, each_row};
 
 /// The most that a cell may conduct: four neighbours take no more than there is.
 const COPPER: i32 = 60;
@@ -15,23 +15,25 @@ const PIXELS: u32 = 3;
 impl Plate {
     /// Rings of cork with gaps, in a plate of copper with a disc of glass; some of it glows.
     pub fn new(width: u32, height: u32) -> Self {
-        let mut plate = Self {
+        let fill = |value: fn(f32, f32) -> i32| {
+            let mut cells = vec![0; width as usize * height as usize];
+            each_row(&mut cells, width as usize, |y, row| {
+                for (x, cell) in row.iter_mut().enumerate() {
+                    // In heights of the plate, from its middle.
+                    let scale = 1.0 / height as f32;
+                    let x = (x as f32 + 0.5 - width as f32 / 2.0) * scale;
+                    let y = (y as f32 + 0.5) * scale - 0.5;
+                    *cell = value(x, y);
+                }
+            });
+            cells
+        };
+        Self {
             width,
             height,
-            matter: Vec::new(),
-            heat: Vec::new(),
-        };
-        for y in 0..height {
-            for x in 0..width {
-                // In heights of the plate, from its middle.
-                let scale = 1.0 / height as f32;
-                let x = (x as f32 + 0.5 - width as f32 / 2.0) * scale;
-                let y = (y as f32 + 0.5) * scale - 0.5;
-                plate.matter.push(matter(x, y));
-                plate.heat.push(degrees(x, y) * DEGREE);
-            }
+            matter: fill(matter),
+            heat: fill(|x, y| degrees(x, y) * DEGREE),
         }
-        plate
     }
 
     /// Heat as it glows, cork in grey, and ticks at both ends of the rows where the work is divided.

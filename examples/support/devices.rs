@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use tombolo::{Context, Device, DeviceOptions};
+use tombolo::{AdapterDescription, Context, Device, DeviceOptions};
 
 /// Which two.
 #[derive(clap::Args)]
@@ -29,12 +29,18 @@ impl Choice {
         options.import_host_memory = !self.copies;
         let one = context.device_with(options.clone())?;
         let adapters = context.adapters();
-        // One adapter may be there for several backends, under one name; and a GPU is not to wait for a processor.
+        // One adapter may be there for several backends, with one address, or under one name where no backend tells
+        // addresses; and a GPU is not to wait for a processor.
         let software = |ty| ty == wgpu::DeviceType::Cpu;
-        let is_software = software(one.capabilities().device_type);
-        let mut others = adapters
-            .iter()
-            .filter(|known| known.name != one.name() && software(known.device_type) == is_software);
+        let capabilities = one.capabilities();
+        let is_other =
+            |known: &AdapterDescription| match (&known.pci_address, &capabilities.pci_address) {
+                (Some(there), Some(here)) => there != here,
+                _ => known.name != one.name(),
+            };
+        let mut others = adapters.iter().filter(|known| {
+            is_other(known) && software(known.device_type) == software(capabilities.device_type)
+        });
         let other = match others.next().filter(|_| !self.one_adapter) {
             Some(other) => context.device_at_with(other.index, options)?,
             None => context.device_named_with(one.name(), options)?,

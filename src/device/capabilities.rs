@@ -20,6 +20,9 @@ pub struct Capabilities {
     pub driver_info: String,
     /// The graphics interface below wgpu.
     pub backend: wgpu::Backend,
+    /// The address on the PCI bus, where the backend tells
+    /// ([`AdapterDescription::pci_address`](crate::AdapterDescription::pci_address)).
+    pub pci_address: Option<String>,
     /// The adapter's own description.
     pub device_type: wgpu::DeviceType,
     /// The adapter is software: the type is `Cpu`, or the name or driver is that of llvmpipe
@@ -91,6 +94,7 @@ impl Capabilities {
             driver: info.driver.clone(),
             driver_info: info.driver_info.clone(),
             backend: info.backend,
+            pci_address: super::open::pci_address(info),
             device_type: info.device_type,
             software,
             unified_memory: software

@@ -311,14 +311,7 @@ impl Future for EventFuture {
         }
         let unsent = (event.batch.as_ref()).is_some_and(|batch| batch.submission().is_none());
         if unsent {
-            let last = (event
-                .device
-                .queue
-                .lock(&event.device)
-                .dependencies()
-                .pending()
-                .last())
-            .cloned();
+            let last = (event.device.queue.lock(&event.device).pending().last()).cloned();
             if let Some(dependency) = last {
                 dependency.wake(context.waker());
                 return Poll::Pending;

@@ -51,9 +51,10 @@ impl ExternalDependencies {
         &self.pending
     }
 
-    /// Whether a batch with so many times the usual number of commands is better submitted now.
-    pub(super) fn may_go(&mut self, times: u32) -> bool {
-        times >= MAX_HELD_MULTIPLE || self.pending().is_empty()
+    /// Whether a batch with so many times the usual number of commands is better submitted now, behind batches with
+    /// these incomplete dependencies.
+    pub(super) fn may_go(&mut self, times: u32, earlier: &[Arc<dyn ExternalDependency>]) -> bool {
+        times >= MAX_HELD_MULTIPLE || self.pending().is_empty() && earlier.is_empty()
     }
 
     /// Completes all dependencies, and makes a new beginning. False if this thread must not wait for one.
@@ -68,7 +69,7 @@ impl DeviceShared {
     /// if `deadline` came first, or this thread serves the call of a kernel in front of one.
     pub(crate) fn complete_dependencies(&self, deadline: Option<Instant>) -> bool {
         loop {
-            let pending = self.queue.lock(self).dependencies().pending().to_vec();
+            let pending = self.queue.lock(self).pending();
             if pending.is_empty() {
                 return true;
             }
@@ -123,19 +124,19 @@ mod tests {
     #[test]
     fn a_batch_is_held_until_all_its_gates_are_open() {
         let mut dependencies = ExternalDependencies::default();
-        assert!(dependencies.may_go(1) && !dependencies.has_held());
+        assert!(dependencies.may_go(1, &[]) && !dependencies.has_held());
         let switches = [Arc::new(Switch::default()), Arc::new(Switch::default())];
         for switch in &switches {
             dependencies.hold_for(Arc::clone(switch) as Arc<dyn ExternalDependency>);
         }
-        assert!(!dependencies.may_go(1) && dependencies.may_go(MAX_HELD_MULTIPLE));
+        assert!(!dependencies.may_go(1, &[]) && dependencies.may_go(MAX_HELD_MULTIPLE, &[]));
         assert!(!switches[0].complete(Some(Instant::now())));
         switches[0].complete(None);
         assert_eq!(dependencies.pending().len(), 1);
-        assert!(!dependencies.may_go(1) && dependencies.has_held());
+        assert!(!dependencies.may_go(1, &[]) && dependencies.has_held());
         assert!(dependencies.complete());
         assert!(switches[1].is_complete());
         // The next batch begins without any.
-        assert!(dependencies.may_go(1) && !dependencies.has_held());
+        assert!(dependencies.may_go(1, &[]) && !dependencies.has_held());
     }
 }

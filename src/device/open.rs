@@ -25,6 +25,11 @@ pub(crate) fn named(mut info: wgpu::AdapterInfo) -> wgpu::AdapterInfo {
     info
 }
 
+/// The address of the adapter on the PCI bus, where the backend tells.
+pub(crate) fn pci_address(info: &wgpu::AdapterInfo) -> Option<String> {
+    Some(info.device_pci_bus_id.clone()).filter(|address| !address.is_empty())
+}
+
 /// The features the runtime asks for, where the adapter has them. Experimental ones are left out, and so is
 /// `MAPPABLE_PRIMARY_BUFFERS`, which moves buffers of discrete GPUs to host memory.
 fn wanted_features() -> wgpu::Features {

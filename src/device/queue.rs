@@ -13,12 +13,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::DeviceShared;
-use super::external_dependency::ExternalDependencies;
+use super::external_dependency::{ExternalDependencies, ExternalDependency};
 use super::outcome::ExecutionError;
 use super::profile::{Profiler, TimingSlot};
 use super::status::{PendingMirror, Record, StatusPool};
@@ -30,6 +31,12 @@ mod uniforms;
 
 use settle::Unsettled;
 use uniforms::UniformRing;
+
+/// Batches in line that wait for other devices, before a thread that records more waits as well.
+const MOST_IN_LINE: usize = 4;
+
+/// How long such a thread leaves the others' work to others.
+const PATIENCE: Duration = Duration::from_millis(20);
 
 /// Turns a status record into the verdict of its launch.
 pub(crate) type Decoder = Arc<dyn Fn(&Record) -> Result<(), ExecutionError> + Send + Sync>;
@@ -270,13 +277,60 @@ impl Recorder<'_> {
             return;
         }
         let (full, commands) = (self.device.options.max_batch, self.state.commands);
-        if commands >= full && self.state.dependencies.may_go(commands / full.max(1)) {
+        let is_full = commands >= full && {
+            let in_line = self.device.submissions.pending();
+            (self.state.dependencies).may_go(commands / full.max(1), &in_line)
+        };
+        if is_full {
             // The batch's events carry the error.
             let _ = self.flush();
-        } else if let Some(closed) = self.device.submissions.last_waiting() {
-            // The batch was closed for having too many values.
-            self.submit_until(&closed);
+        } else {
+            // Batches that were closed for having too many values, or for what they waited for.
+            self.submit_ready();
         }
+    }
+
+    /// Closes the open batch, which waits for other devices, so that what is recorded next does not wait with it. The batch
+    /// is submitted by the thread that completes its dependencies; without any, now.
+    pub(crate) fn pass_on(&mut self) {
+        if self.pending().is_empty() {
+            // Failures are reported by the batches' events.
+            let _ = self.flush();
+            return;
+        }
+        self.line_up([]);
+        // So many batches may wait; then this thread does, without the queue.
+        while let Some(oldest) = self.device.submissions.in_line_before(MOST_IN_LINE) {
+            let submissions = &self.device.submissions;
+            let mut may_wait = true;
+            MutexGuard::unlocked(&mut self.state, || {
+                // The thread that completes dependencies is not helped as long as it gets on: one that waits for another
+                // one's work is woken late.
+                if !submissions.await_turn_of(&oldest, PATIENCE) {
+                    let pending = submissions.pending_until(&oldest);
+                    may_wait = (pending.iter()).all(|dependency| dependency.complete(None));
+                }
+            });
+            if !may_wait {
+                // Refused on threads that serve calls of kernels.
+                return;
+            }
+            self.submit_ready();
+        }
+    }
+
+    /// Submits the batches in line whose dependencies are complete.
+    pub(crate) fn submit_ready(&mut self) {
+        if let Some(ready) = self.device.submissions.last_ready() {
+            self.submit_until(&ready);
+        }
+    }
+
+    /// The incomplete dependencies of all that is recorded and not submitted.
+    pub(crate) fn pending(&mut self) -> Vec<Arc<dyn ExternalDependency>> {
+        let mut pending = self.device.submissions.pending();
+        pending.extend_from_slice(self.state.dependencies.pending());
+        pending
     }
 
     /// Submits the open batch, if there are commands, after its dependencies: other dependencies are better completed
@@ -285,8 +339,11 @@ impl Recorder<'_> {
     /// submitted at once, too.
     pub(crate) fn flush(&mut self) -> Result<(), Arc<ExecutionError>> {
         loop {
-            let pending = self.state.dependencies.pending().to_vec();
-            if pending.is_empty() || self.state.encoder.is_none() {
+            let mut pending = self.device.submissions.pending();
+            if self.state.encoder.is_some() {
+                pending.extend_from_slice(self.state.dependencies.pending());
+            }
+            if pending.is_empty() {
                 break;
             }
             let mut are_complete = false;

@@ -15,6 +15,7 @@ mod beside;
 mod beside_functions;
 mod bindings;
 mod buffers;
+mod buffers_ahead;
 mod buffers_blocks;
 mod buffers_common;
 mod buffers_host;
@@ -162,6 +163,7 @@ fn main() -> std::process::ExitCode {
         beside_functions::CASES,
         bindings::CASES,
         buffers::CASES,
+        buffers_ahead::CASES,
         buffers_blocks::CASES,
         buffers_common::CASES,
         buffers_host::CASES,

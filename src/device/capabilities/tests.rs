@@ -18,6 +18,19 @@ fn with(info: &wgpu::AdapterInfo, features: wgpu::Features, probe: ProbeReport) 
 }
 
 #[test]
+fn cards_of_one_name_are_told_apart_by_their_addresses() {
+    let with = |address: &str| {
+        let mut info = info("NVIDIA H200", wgpu::DeviceType::DiscreteGpu);
+        info.device_pci_bus_id = address.to_owned();
+        let probe = ProbeReport::not_probed(NotProbed::TurnedOff);
+        self::with(&info, wgpu::Features::empty(), probe).pci_address
+    };
+    assert_eq!(with("0000:0d:00.0").as_deref(), Some("0000:0d:00.0"));
+    assert_ne!(with("0000:0d:00.0"), with("0000:0e:00.0"));
+    assert_eq!(with(""), None);
+}
+
+#[test]
 fn private_memory_is_a_rule_by_driver() {
     use wgpu::DeviceType as Type;
     for (name, device_type, bytes) in [

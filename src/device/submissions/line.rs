@@ -10,15 +10,18 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::ThreadId;
+use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
 use super::super::capture;
+use super::super::external_dependency::ExternalDependency;
 use super::super::outcome::ExecutionError;
 use super::Submissions;
 use super::batch::{Batch, ClosedBatch};
 use super::contained::{Panicked, contained};
 use super::serving::in_handler;
+use crate::clock::Instant;
 use crate::trace::span;
 
 /// The batches that are closed and not submitted.
@@ -63,11 +66,60 @@ impl Submissions {
         last.or(current).cloned()
     }
 
-    /// The last batch still to be submitted.
-    pub(crate) fn last_waiting(&self) -> Option<Arc<Batch>> {
+    /// The incomplete dependencies of the batches in line, in the order of the line.
+    pub(crate) fn pending(&self) -> Vec<Arc<dyn ExternalDependency>> {
+        let mut state = self.line.state.lock();
+        let waiting = state.waiting.iter_mut();
+        let all = waiting.flat_map(|closed| closed.dependencies.pending().to_vec());
+        all.collect()
+    }
+
+    /// The incomplete dependencies of the batches in line up to `until`; none if `until` is no more in line.
+    pub(crate) fn pending_until(&self, until: &Batch) -> Vec<Arc<dyn ExternalDependency>> {
+        let mut state = self.line.state.lock();
+        let is_it = |closed: &ClosedBatch| std::ptr::eq(&*closed.batch, until);
+        // Dependencies of later batches may wait for this very batch.
+        let behind = state.waiting.iter().position(is_it).map_or(0, |at| at + 1);
+        let waiting = state.waiting.iter_mut().take(behind);
+        let all = waiting.flat_map(|closed| closed.dependencies.pending().to_vec());
+        all.collect()
+    }
+
+    /// The last batch that could be submitted now: all dependencies of the batches up to there are complete.
+    pub(crate) fn last_ready(&self) -> Option<Arc<Batch>> {
+        let mut state = self.line.state.lock();
+        let mut ready = None;
+        for closed in &mut state.waiting {
+            if !closed.dependencies.pending().is_empty() {
+                break;
+            }
+            ready = Some(Arc::clone(&closed.batch));
+        }
+        ready
+    }
+
+    /// The batch with this many batches behind it in line.
+    pub(crate) fn in_line_before(&self, behind: usize) -> Option<Arc<Batch>> {
         let state = self.line.state.lock();
-        let last = state.waiting.back();
-        last.map(|closed| Arc::clone(&closed.batch))
+        let at = state.waiting.len().checked_sub(behind + 1)?;
+        state
+            .waiting
+            .get(at)
+            .map(|closed| Arc::clone(&closed.batch))
+    }
+
+    /// Waits until it is the batch's turn in line, or its turn is over; false if that took longer than `patience`.
+    pub(crate) fn await_turn_of(&self, batch: &Batch, patience: Duration) -> bool {
+        let deadline = Instant::now() + patience;
+        let mut state = self.line.state.lock();
+        while (state.waiting.iter()).any(|closed| std::ptr::eq(&*closed.batch, batch)) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            self.line.moved.wait_for(&mut state, left);
+        }
+        true
     }
 
     /// Whether the batch is being submitted by a call further up on this very thread, which runs a callback.

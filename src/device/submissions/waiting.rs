@@ -21,6 +21,10 @@ const SLICE: Duration = Duration::from_millis(100);
 /// Looks at wgpu after a signal that came too early, or while a callback is in the way, before there is a marker more.
 const LOOKS: u32 = 3;
 
+/// How many times as long a thread looks for the end of what another device waits for: a millisecond on graphics
+/// processors. A thread that sleeps costs every step of two devices more than a tenth of one.
+const LONGER: u32 = 20;
+
 /// The result of a wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Progress {
@@ -86,6 +90,15 @@ impl Submissions {
     /// then [`Self::standing`] says whether the batch is over, or unknowable.
     pub(crate) fn wait_over(&self, batch: &Batch, timeout: Option<Duration>) -> Progress {
         self.wait_while(batch, timeout, true)
+    }
+
+    /// Looks for the end of the batch, for several times as long as a thread of the program would: at the end another
+    /// device begins, and to be woken takes as long as a short launch.
+    pub(crate) fn look_longer(&self, batch: &Batch, deadline: Option<Instant>) {
+        let now = Instant::now();
+        let until = now + self.spin * LONGER;
+        let until = deadline.map_or(until, |end| end.min(until));
+        look(until, now, Instant::now, || self.has_reached(batch));
     }
 
     fn wait_while(&self, batch: &Batch, timeout: Option<Duration>, over: bool) -> Progress {

@@ -94,8 +94,9 @@ impl<'s> Part<'s> for Buffers<'s> {
         let Ending { batch, lost, .. } = &*ending;
         let uses = &self.used.uses;
         self.guard.recorded(uses, batch, to.launch.mark(ending));
-        if lost.is_some() {
-            self.guard.recorded(uses, batch, lost.as_ref());
+        match lost {
+            Some(_) => self.guard.recorded(uses, batch, lost.as_ref()),
+            None => self.guard.send_ahead(uses),
         }
         let moved = self.used.moved.take().unwrap_or_default();
         ending.hooks.push(Arc::new(moved));

@@ -189,9 +189,9 @@ impl Root {
     ) -> Result<(), MemoryError> {
         let target = (&**target, *base);
         let waits = loads.iter().any(|load| load.hop.is_some());
-        if waits && queue.has_commands() && !queue.dependencies().has_held() {
-            // Earlier commands need not wait for the bytes.
-            let _ = queue.flush();
+        if waits && queue.has_commands() {
+            // Earlier commands need not wait for the bytes, and others may wait for what they have sent.
+            queue.pass_on();
         }
         let mut all = Ok(());
         for load in loads {
@@ -357,6 +357,20 @@ impl Root {
         let (source, base) = (Arc::clone(&copy.shared), copy.base);
         let owner = Arc::clone(&source.device);
         owner.lost.check().map_err(Arc::new)?;
+        if let Some((slot, batch)) =
+            (state.copy_mut(from)).and_then(|copy| copy.ahead.fetch(place, &range))
+        {
+            if !batch.is_closed() {
+                owner.queue.lock(&owner).pass_on();
+            }
+            let is_coming = batch.is_closed() && !matches!(batch.submission(), Some(Err(_)));
+            if is_coming && slot.seen_by(device).is_some() {
+                let depends_on = state.depends_on(from, &range);
+                loads.extend(arriving(&owner, device, range, (slot, batch), depends_on));
+                return Ok(());
+            }
+            (self.context().exchange).give(slot, vec![End::of(&owner, batch)]);
+        }
         if state
             .copy_mut(from)
             .is_some_and(|copy| copy.is_unsent(&range))
@@ -373,10 +387,9 @@ impl Root {
             (state.routes).set_both(from, place, Route::ThroughHost, 0);
             return self.load_through(state, device, from, range, loads);
         };
-        let (Some(seen), Some(memory)) = (taken.seen_by(&owner), taken.seen_by(device)) else {
+        let Some(seen) = taken.seen_by(&owner).cloned() else {
             return Ok(());
         };
-        let (seen, memory) = (seen.clone(), memory.clone());
         let depends_on = state.depends_on(from, &range);
         // The lock is kept, so that no unseen command is recorded in between.
         let mut queue = owner.queue.lock(&owner);
@@ -399,19 +412,31 @@ impl Root {
             }
         };
         state.begin_reading(from, &range, &batch);
-        let outcome = Outcome::of_transfer(&owner, depends_on);
-        let piece = Piece::End(End::of(&owner, batch));
-        let hop = Hop::new(vec![piece], Arc::clone(&outcome));
-        loads.push(Load {
-            at: range.start % 4,
-            range,
-            memory: Some(memory),
-            outcomes: vec![outcome],
-            hop: Some((hop, owner)),
-            used: Some(taken),
-        });
+        loads.extend(arriving(&owner, device, range, (taken, batch), depends_on));
         Ok(())
     }
+}
+
+/// Bytes on their way from `owner` through a slot that both devices see, which the batch fills. The batch is closed.
+fn arriving(
+    owner: &Arc<DeviceShared>,
+    device: &Arc<DeviceShared>,
+    range: Range<u64>,
+    (slot, batch): (Crate, Arc<Batch>),
+    depends_on: Vec<Arc<Outcome>>,
+) -> Option<Load> {
+    let memory = slot.seen_by(device)?.clone();
+    let outcome = Outcome::of_transfer(owner, depends_on);
+    let piece = Piece::Sent(End::of(owner, batch), Arc::downgrade(owner));
+    let hop = Hop::new(vec![piece], Arc::clone(&outcome));
+    Some(Load {
+        at: range.start % 4,
+        range,
+        memory: Some(memory),
+        outcomes: vec![outcome],
+        hop: Some((hop, Arc::clone(owner))),
+        used: Some(slot),
+    })
 }
 
 /// A buffer, the outcomes of a range, and the range on its way to the host.

@@ -4,7 +4,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::ahead::SentAhead;
 use super::blocks::{self, Room};
+use super::exchange::Crate;
+use super::hop::End;
 use super::places::let_go;
 use crate::device::outcome::Outcome;
 use crate::device::queue::Batch;
@@ -39,6 +42,8 @@ pub(super) struct DeviceAllocation {
     /// The last batch with a use of the memory.
     pub(super) last: Option<Arc<Batch>>,
     pub(super) used_at: u64,
+    /// What other devices fetch from here, and what was sent to them.
+    pub(super) ahead: SentAhead,
 }
 
 /// A hold of a buffer on a device, for a command that is not known to have ended.
@@ -142,6 +147,7 @@ impl DeviceAllocation {
             unsent: Vec::new(),
             last: None,
             used_at: 0,
+            ahead: SentAhead::default(),
         }
     }
 
@@ -260,6 +266,8 @@ impl DeviceAllocation {
     /// Notes a use by `batch`, which is open, and the range written.
     pub(super) fn used(&mut self, batch: &Arc<Batch>, written: Option<Range<u64>>, now: u64) {
         if let Some(range) = written {
+            let stale = self.ahead.written(&range);
+            self.take_back(stale);
             let same =
                 |(known, of): &(Range<u64>, Arc<Batch>)| *known == range && Arc::ptr_eq(of, batch);
             if !self.unsent.iter().any(same) {
@@ -270,6 +278,15 @@ impl DeviceAllocation {
         }
         self.last = Some(Arc::clone(batch));
         self.used_at = now;
+    }
+
+    /// Gives slots back that nobody has fetched.
+    pub(super) fn take_back(&self, sent: Vec<(Crate, Arc<Batch>)>) {
+        let device = &self.shared.device;
+        for (slot, batch) in sent {
+            let end = End::of(device, batch);
+            device.context.buffers.exchange.give(slot, vec![end]);
+        }
     }
 
     /// Notes new bytes in `range`, and the outcomes on which the bytes depend.
@@ -324,6 +341,8 @@ impl DeviceAllocation {
 
 impl Drop for DeviceAllocation {
     fn drop(&mut self) {
+        let sent = self.ahead.take_all();
+        self.take_back(sent);
         let rooms = &self.shared.device.extensions.memory;
         let reserved = match &self.memory {
             Memory::Block(room) => lock(&rooms.blocks).give(room),

@@ -22,6 +22,7 @@ use crate::device::queue::Batch;
 use crate::device::submissions::{Progress, Submissions};
 use crate::device::wait::lock;
 use crate::memory::staging::{Filling, Missing};
+use crate::trace::span;
 
 /// The host's work before a batch is submitted.
 pub(super) struct Hop {
@@ -57,6 +58,8 @@ pub(super) enum Piece {
     },
     /// The end of a submitted batch of another device.
     End(End),
+    /// The end of a closed batch of another device, which may wait for others itself.
+    Sent(End, Weak<DeviceShared>),
 }
 
 /// The end of a batch, without a hold on the device.
@@ -90,6 +93,29 @@ impl End {
         let _ = self.wait(None);
     }
 
+    /// Sees to the submission of a closed batch, behind what the batch waits for.
+    fn send(&self, device: &DeviceShared, deadline: Option<Instant>) -> Result<(), Missed> {
+        if self.batch.submission().is_some() {
+            return Ok(());
+        }
+        for dependency in self.submissions.pending_until(&self.batch) {
+            if !dependency.complete(deadline) {
+                return Err(match deadline.is_some_and(|end| Instant::now() >= end) {
+                    true => Missed::Deadline,
+                    false => Missed::InHandler(self.refused()),
+                });
+            }
+        }
+        device.residents.submitting();
+        self.submissions.drive(&device.queue_raw, &self.batch);
+        Ok(())
+    }
+
+    fn refused(&self) -> ExecutionError {
+        let what = "the end of what another device does";
+        (self.submissions).refused(what, "`.await` the event of its last command")
+    }
+
     /// Waits until nothing up to the batch runs, also after a refusal of the batch. Then returns the failure, if any.
     fn wait(&self, deadline: Option<Instant>) -> Result<(), Missed> {
         let Some(submission) = self.batch.submission() else {
@@ -98,6 +124,7 @@ impl End {
                 what: "a transfer behind a batch that is just being submitted",
             }));
         };
+        self.submissions.look_longer(&self.batch, deadline);
         let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
         match self.submissions.wait_over(&self.batch, left) {
             Progress::Done => match (submission, self.submissions.lost().get()) {
@@ -109,13 +136,7 @@ impl End {
                 (Ok(()), None) => Ok(()),
             },
             Progress::Pending => Err(Missed::Deadline),
-            Progress::Refused => {
-                let what = "the end of what another device does";
-                let error = self
-                    .submissions
-                    .refused(what, "`.await` the event of its last command");
-                Err(Missed::InHandler(error))
-            }
+            Progress::Refused => Err(Missed::InHandler(self.refused())),
             Progress::Lost(reason) => Err(Missed::Failed(ExecutionError::DeviceLost { reason })),
         }
     }
@@ -125,6 +146,12 @@ impl Piece {
     fn happen(&self, deadline: Option<Instant>) -> Result<(), Missed> {
         let (from, device, to) = match self {
             Self::End(end) => return end.wait(deadline),
+            Self::Sent(end, device) => {
+                if let Some(device) = device.upgrade() {
+                    end.send(&device, deadline)?;
+                }
+                return end.wait(deadline);
+            }
             Self::Bytes { from, device, to } => (from, device, to),
         };
         from.arrive(deadline)?;
@@ -158,7 +185,7 @@ impl Hop {
         for piece in &pieces {
             let source = match piece {
                 Piece::Bytes { from, .. } => from.submissions(),
-                Piece::End(end) => &end.submissions,
+                Piece::End(end) | Piece::Sent(end, _) => &end.submissions,
             };
             if !sources.iter().any(|known| Arc::ptr_eq(known, source)) {
                 sources.push(Arc::clone(source));
@@ -215,12 +242,14 @@ impl ExternalDependency for Hop {
                 return false;
             }
             let slice = Duration::from_millis(20);
+            let _span = span!("arrival by another thread");
             let waited = self.changed.wait_timeout(state, slice);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         };
         drop(state);
         #[cfg(test)]
         crate::device::hooks::reach(crate::device::hooks::Point::HopBegun);
+        let _span = span!("arrival");
         let moved = Self::happen(&mut pieces, deadline);
         let (work, done) = match moved {
             Ok(()) => {
@@ -322,15 +351,17 @@ fn serve(errands: Receiver<Errand>) {
 impl Errand {
     fn run(self) {
         self.hop.complete(None);
-        if let Some(source) = self.source.upgrade() {
-            source.settle();
-        }
+        // Before anything else: the device waits.
         if let Some(target) = self.target.upgrade() {
             let mut queue = target.queue.lock(&target);
-            if queue.dependencies().has_held() && queue.dependencies().pending().is_empty() {
+            queue.submit_ready();
+            if queue.dependencies().has_held() && queue.pending().is_empty() {
                 // Failures are reported by the batch's events.
                 let _ = queue.flush();
             }
+        }
+        if let Some(source) = self.source.upgrade() {
+            source.settle();
         }
         self.hop.sent();
     }

@@ -2,7 +2,7 @@
 //!
 //! A [`Buffer`] is a part of a root ([`root`]). A root knows the places with the latest bytes of each range; the
 //! planner ([`migrate`](super::migrate)) keeps these books and decides about moves. This module has memory made
-//! ([`evict`]), makes the copies ([`carry`], over [`download`], [`hop`] and [`exchange`], through the device's staging
+//! ([`evict`]), makes the copies ([`carry`], [`ahead`], over [`download`], [`hop`] and [`exchange`], through the device's staging
 //! memory ([`staging`](super::staging))), keeps the host's side ([`host`], [`map`]), and recovers after the loss of a
 //! device ([`losses`]). Launches go through [`residency_guard`].
 //!
@@ -12,6 +12,7 @@
 //!   copies, fills and reads of the host touch common memory.
 //! - Bytes that a failed launch would have written are poisoned wherever they go, also on other devices and the host.
 
+mod ahead;
 mod blocks;
 mod carry;
 mod common;

@@ -418,6 +418,14 @@ impl<'r> ResidencyGuard<'r> {
         }
     }
 
+    /// After [`Self::recorded`]: sends what other devices are going to fetch of the written bytes.
+    pub(crate) fn send_ahead(&mut self, uses: &[Use]) {
+        for one in uses.iter().filter(|one| one.access.writes()) {
+            let at = self.index(&one.part.root);
+            self.roots[at].send_ahead(&mut self.states[at], self.places[at], &one.part.range());
+        }
+    }
+
     /// Poisons a part by these outcomes.
     pub(super) fn poison(&mut self, part: &PartView, outcomes: &[Arc<Outcome>]) {
         let at = self.index(&part.root);

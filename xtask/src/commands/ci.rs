@@ -78,11 +78,11 @@ const EXAMPLES: &[Example] = &[
     },
     Example {
         name: "wordcount",
-        args: &["--size", "3"],
+        args: &["--size", "1"],
     },
     Example {
         name: "wordcount",
-        args: &["--size", "3", "--blocks"],
+        args: &["--size", "1", "--blocks"],
     },
     Example {
         name: "mapped_search",
