@@ -29,7 +29,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    adapters, bench, book, ci, cross, demo, deny, features, languages, mpi, peers, port, stress, test, web,
+    adapters, bench, book, ci, cross, demo, deny, features, languages, mpi, peers, port, stress,
+    test, web,
 };
 use crate::error::Error;
 use crate::workspace::Workspace;

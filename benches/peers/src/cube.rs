@@ -108,14 +108,15 @@ impl Cube {
     pub fn new(instance: wgpu::Instance, adapter: wgpu::Adapter) -> Result<Self, Error> {
         // As CubeCL's own `try_request_device` asks, which is not public.
         let features = adapter.features() - wgpu::Features::MAPPABLE_PRIMARY_BUFFERS;
-        let (device, queue) = pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
-            required_features: features,
-            required_limits: adapter.limits(),
-            memory_hints: wgpu::MemoryHints::MemoryUsage,
-            // SAFETY: only kernels of CubeCL's compiler run on the device, none of which uses an experimental feature.
-            experimental_features: unsafe { wgpu::ExperimentalFeatures::enabled() },
-            ..Default::default()
-        }))?;
+        let (device, queue) =
+            pollster::block_on(adapter.request_device(&wgpu::DeviceDescriptor {
+                required_features: features,
+                required_limits: adapter.limits(),
+                memory_hints: wgpu::MemoryHints::MemoryUsage,
+                // SAFETY: only kernels of CubeCL's compiler run on the device, none of which uses an experimental feature.
+                experimental_features: unsafe { wgpu::ExperimentalFeatures::enabled() },
+                ..Default::default()
+            }))?;
         let backend = adapter.get_info().backend;
         let setup = WgpuSetup {
             instance,
@@ -145,7 +146,12 @@ impl Cube {
     /// Launches the smallest kernel over so many words.
     pub fn increment(&self, data: &Handle, words: usize) {
         let count = CubeCount::Static(words as u32 / 64, 1, 1);
-        increment::launch(&self.client, count, CubeDim::new_1d(64), argument(data, words));
+        increment::launch(
+            &self.client,
+            count,
+            CubeDim::new_1d(64),
+            argument(data, words),
+        );
     }
 }
 
@@ -170,7 +176,11 @@ impl<'a> Ready<'a> {
         let handle = |bytes: &Vec<u8>| (cube.buffer(bytes), bytes.len() / 4);
         let handles = work.buffers.iter().map(handle).collect();
         cube.sync()?;
-        Ok(Self { cube, work, handles })
+        Ok(Self {
+            cube,
+            work,
+            handles,
+        })
     }
 
     /// Launches once, and waits.

@@ -6,9 +6,13 @@
 //! Both sides of a row have the same grid and the same data, and their results are compared with what the processor computes
 //! one after the other. They run in turn, each row is the median of the ratios of the pairs, and the last lines are the rows:
 //! `ratio <work>_<peer>/<adapter> = <median> (<min>..<max>) goal <= <limit>`. Arguments choose the rows that contain one of
-//! them. `cargo xtask peers` builds and runs the program.
+//! them; `cpu` takes the time that processors spend on this process in place of the time that goes by: for a machine that does
+//! something else as well. `cargo xtask peers` builds and runs the program.
 
+#[path = "../../../cpu/benches/embedded/clock.rs"]
+mod clock;
 mod cube;
+mod meter;
 mod opencl;
 mod ours;
 mod overhead;
@@ -21,15 +25,17 @@ mod work;
 
 use tombolo::{Context, Device};
 
+use clock::Clock;
 use cube::Cube;
+use meter::Meter;
 use opencl::Pocl;
 use ours::Ours;
 use overhead::With;
-use support::{Error, pairs, word};
+use support::{Error, word};
 use work::Work;
 
 /// Pairs measured for each row.
-const PAIRS: usize = 11;
+const PAIRS: usize = 15;
 
 /// The most of a peer's time that is wanted around kernels, and in them.
 const OVERHEAD: f64 = 1.00;
@@ -40,6 +46,7 @@ const EMBEDDED: &str = "Tombolo";
 
 /// The rows' lines, and which of them are wanted.
 struct Rows {
+    meter: Meter,
     wanted: Vec<String>,
     lines: Vec<String>,
 }
@@ -67,8 +74,14 @@ impl Rows {
     }
 
     /// The rows of launches and copies.
-    fn overhead(&mut self, device: &Device, adapter: &str, peer: &str, with: With) -> Result<(), Error> {
-        type Measure = fn(&Device, With) -> Result<Vec<f64>, Error>;
+    fn overhead(
+        &mut self,
+        device: &Device,
+        adapter: &str,
+        peer: &str,
+        with: With,
+    ) -> Result<(), Error> {
+        type Measure = fn(Meter, &Device, With) -> Result<Vec<f64>, Error>;
         let rows: [(&str, Measure); 5] = [
             ("launch_wait", overhead::launch_wait),
             ("batch_1000", overhead::batch_1000),
@@ -77,26 +90,30 @@ impl Rows {
             ("write_64m", overhead::write_64m),
         ];
         for (work, measure) in rows {
-            self.row(work, peer, adapter, OVERHEAD, || measure(device, with))?;
+            let meter = self.meter;
+            self.row(work, peer, adapter, OVERHEAD, || {
+                measure(meter, device, with)
+            })?;
         }
         Ok(())
     }
 
-    /// The row of a kernel, whose peer has been checked before.
-    fn kernel(
+    /// The row of a kernel. `ready` prepares the peer and checks what it computes.
+    fn kernel<Run: FnMut() -> Result<(), Error>>(
         &mut self,
         device: &Device,
         adapter: &str,
         work: &Work,
         peer: &str,
-        mut theirs: impl FnMut() -> Result<(), Error>,
+        ready: impl FnOnce() -> Result<Run, Error>,
     ) -> Result<(), Error> {
+        let meter = self.meter;
         self.row(work.name, peer, adapter, KERNEL, || {
+            let mut theirs = ready()?;
             let mut ours = Ours::new(device, work)?;
             ours.check(work)?;
-            let times = work.repeats;
-            pairs(
-                PAIRS,
+            let times = meter.times(|| ours.run())?;
+            meter.pairs(
                 || (0..times).try_for_each(|_| ours.run()),
                 || (0..times).try_for_each(|_| theirs()),
             )
@@ -105,9 +122,9 @@ impl Rows {
 }
 
 /// The adapters that wgpu knows, with the instances they are of: those of drivers, and the one compiled in.
-fn adapters() -> Result<Vec<(wgpu::Instance, wgpu::Adapter)>, Error> {
+fn adapters(backends: wgpu::Backends) -> Result<Vec<(wgpu::Instance, wgpu::Adapter)>, Error> {
     let drivers = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
-    let found = pollster::block_on(drivers.enumerate_adapters(wgpu::Backends::all()));
+    let found = pollster::block_on(drivers.enumerate_adapters(backends));
     let mut adapters: Vec<_> = found
         .into_iter()
         .map(|adapter| (drivers.clone(), adapter))
@@ -121,30 +138,47 @@ fn adapters() -> Result<Vec<(wgpu::Instance, wgpu::Adapter)>, Error> {
 }
 
 fn main() -> Result<(), Error> {
-    let wanted = std::env::args()
-        .skip(1)
-        .filter(|argument| !argument.starts_with('-'))
-        .collect();
+    let mut clock = Ok(Clock::Wall);
+    let mut wanted: Vec<String> = std::env::args().skip(1).collect();
+    wanted.retain(|argument| {
+        let is_clock = argument == "cpu";
+        if is_clock {
+            clock = Clock::of_processors();
+        }
+        !is_clock && !argument.starts_with('-')
+    });
     let mut rows = Rows {
+        meter: Meter { clock: clock? },
         wanted,
         lines: Vec::new(),
     };
-    let context = Context::new()?;
-    let peers = adapters()?;
+    // Of a driver's several interfaces the one that both sides would take: CubeCL brings OpenGL into this build.
+    let backends = wgpu::Backends::all() - wgpu::Backends::GL;
+    let context = Context::with_backends(backends)?;
+    let peers = adapters(backends)?;
     let works = work::all();
     for adapter in context.adapters() {
         eprintln!("{}", adapter.name);
         let device = context.device_at(adapter.index)?;
         let name = word(&adapter.name);
-        let same = |(_, one): &&(wgpu::Instance, wgpu::Adapter)| one.get_info().name == adapter.name;
+        let same = |(_, one): &&(wgpu::Instance, wgpu::Adapter)| {
+            let info = one.get_info();
+            info.name == adapter.name && info.backend == adapter.backend
+        };
         let (instance, theirs) = (peers.iter().find(same).cloned())
             .ok_or_else(|| format!("wgpu does not list {}", adapter.name))?;
         let cube = Cube::new(instance, theirs)?;
         rows.overhead(&device, name, "cubecl", With::Cube(&cube))?;
+        let meter = rows.meter;
+        rows.row("read_64m_pinned", "cubecl", name, OVERHEAD, || {
+            overhead::read_64m_pinned(meter, &context, &device, &cube)
+        })?;
         for work in &works {
-            let ready = cube::Ready::new(&cube, work)?;
-            ready.check()?;
-            rows.kernel(&device, name, work, "cubecl", || ready.run())?;
+            rows.kernel(&device, name, work, "cubecl", || {
+                let ready = cube::Ready::new(&cube, work)?;
+                ready.check()?;
+                Ok(move || ready.run())
+            })?;
         }
         if name == EMBEDDED {
             on_processors(&mut rows, &device, name, &works)?;
@@ -157,7 +191,12 @@ fn main() -> Result<(), Error> {
 }
 
 /// The peers that have no adapter.
-fn on_processors(rows: &mut Rows, device: &Device, name: &str, works: &[Work]) -> Result<(), Error> {
+fn on_processors(
+    rows: &mut Rows,
+    device: &Device,
+    name: &str,
+    works: &[Work],
+) -> Result<(), Error> {
     let pocl = Pocl::find()?;
     match &pocl {
         Some(pocl) => rows.overhead(device, name, "pocl", With::Pocl(pocl))?,
@@ -165,17 +204,21 @@ fn on_processors(rows: &mut Rows, device: &Device, name: &str, works: &[Work]) -
     }
     for work in works {
         if let Some(pocl) = &pocl {
-            let ready = opencl::Ready::new(pocl, work)?;
-            ready.check()?;
-            rows.kernel(device, name, work, "pocl", || ready.run())?;
+            rows.kernel(device, name, work, "pocl", || {
+                let ready = opencl::Ready::new(pocl, work)?;
+                ready.check()?;
+                Ok(move || ready.run())
+            })?;
         }
-        let mut buffers = work.buffers.clone();
-        (work.rust)(&mut buffers);
-        let result = buffers.last().ok_or("a kernel has no buffers")?;
-        work.expected.check("rayon", work.name, result)?;
         rows.kernel(device, name, work, "rayon", || {
+            let mut buffers = work.buffers.clone();
             (work.rust)(&mut buffers);
-            Ok(())
+            let result = buffers.last().ok_or("a kernel has no buffers")?;
+            work.expected.check("rayon", work.name, result)?;
+            Ok(move || {
+                (work.rust)(&mut buffers);
+                Ok(())
+            })
         })?;
     }
     Ok(())

@@ -56,7 +56,12 @@ impl Pocl {
     pub fn buffer(&self, bytes: &[u8]) -> Result<Buffer<u8>, Error> {
         // SAFETY: no memory of the host is passed.
         let mut buffer = unsafe {
-            Buffer::create(&self.context, CL_MEM_READ_WRITE, bytes.len(), ptr::null_mut())?
+            Buffer::create(
+                &self.context,
+                CL_MEM_READ_WRITE,
+                bytes.len(),
+                ptr::null_mut(),
+            )?
         };
         self.write(&mut buffer, bytes)?;
         Ok(buffer)
@@ -135,7 +140,9 @@ impl<'a> Ready<'a> {
         if work.name == "chase" {
             let linked = link(pocl)?;
             let start = |list| &raw const linked[start(list)] as usize;
-            let starts: Vec<u8> = (0..LISTS).flat_map(|list| start(list).to_ne_bytes()).collect();
+            let starts: Vec<u8> = (0..LISTS)
+                .flat_map(|list| start(list).to_ne_bytes())
+                .collect();
             buffers = vec![pocl.buffer(&starts)?, pocl.buffer(&[0; 4 * LISTS])?];
             nodes = Some(linked);
         } else {

@@ -4,15 +4,15 @@
 
 use opencl3::kernel::Kernel;
 use opencl3::memory::Buffer;
-use tombolo::{Device, DeviceBuffer, Launch};
+use tombolo::{Context, Device, DeviceBuffer, Launch};
 
 use cubecl::bytes::Bytes;
 use cubecl::server::Handle;
 
 use crate::cube::Cube;
+use crate::meter::Meter;
 use crate::opencl::Pocl;
-use crate::support::{self, pairs};
-use crate::{Error, PAIRS};
+use crate::{Error, PAIRS, support};
 
 /// Launches, each waited for, in a measurement.
 const WAITS: u32 = 200;
@@ -81,8 +81,7 @@ struct OnPocl<'a> {
 impl Peer for OnPocl<'_> {
     fn launch(&mut self) -> Result<(), Error> {
         let groups = (self.bytes.len() / 4 / 64) as u32;
-        self.pocl
-            .launch(&self.kernel, [64, 1, 1], [groups, 1, 1])
+        self.pocl.launch(&self.kernel, [64, 1, 1], [groups, 1, 1])
     }
 
     fn wait(&mut self) -> Result<(), Error> {
@@ -126,11 +125,16 @@ impl<'a> With<'a> {
 }
 
 /// `times` rounds of so many launches, of which the last is waited for.
-fn launches(device: &Device, peer: With, times: u32, batch: u32) -> Result<Vec<f64>, Error> {
+fn launches(
+    meter: Meter,
+    device: &Device,
+    peer: With,
+    times: u32,
+    batch: u32,
+) -> Result<Vec<f64>, Error> {
     let (mut launch, data) = increment(device, FEW)?;
     let mut theirs = peer.zeroed(FEW)?;
-    let ratios = pairs(
-        PAIRS,
+    let ratios = meter.pairs(
         || {
             for _ in 0..times {
                 for _ in 1..batch {
@@ -156,22 +160,21 @@ fn launches(device: &Device, peer: With, times: u32, batch: u32) -> Result<Vec<f
     Ok(ratios)
 }
 
-pub fn launch_wait(device: &Device, peer: With) -> Result<Vec<f64>, Error> {
-    launches(device, peer, WAITS, 1)
+pub fn launch_wait(meter: Meter, device: &Device, peer: With) -> Result<Vec<f64>, Error> {
+    launches(meter, device, peer, WAITS, 1)
 }
 
-pub fn batch_1000(device: &Device, peer: With) -> Result<Vec<f64>, Error> {
-    launches(device, peer, 3, BATCH)
+pub fn batch_1000(meter: Meter, device: &Device, peer: With) -> Result<Vec<f64>, Error> {
+    launches(meter, device, peer, 3, BATCH)
 }
 
 /// A launch over 4 KiB whose results are copied to the host and looked at.
-pub fn launch_read_4k(device: &Device, peer: With) -> Result<Vec<f64>, Error> {
+pub fn launch_read_4k(meter: Meter, device: &Device, peer: With) -> Result<Vec<f64>, Error> {
     let (mut launch, data) = increment(device, PAGE)?;
     let mut theirs = peer.zeroed(PAGE)?;
     let (mut ours_done, mut theirs_done) = (0, 0);
     let mut words = vec![0u32; PAGE];
-    pairs(
-        PAIRS,
+    meter.pairs(
         || {
             for _ in 0..WAITS {
                 launch.submit()?;
@@ -194,15 +197,19 @@ pub fn launch_read_4k(device: &Device, peer: With) -> Result<Vec<f64>, Error> {
 
 /// The least work that sees all of a read-back: the sum of one byte of each page.
 fn pages(bytes: &[u8]) -> Result<(), Error> {
-    let sum: u64 = bytes.iter().step_by(4096).map(|byte| u64::from(*byte)).sum();
+    let sum: u64 = bytes
+        .iter()
+        .step_by(4096)
+        .map(|byte| u64::from(*byte))
+        .sum();
     match sum == 7 * (LARGE as u64 / 4096) && bytes.len() == LARGE {
         true => Ok(()),
         false => Err("a large read-back has other bytes than were written".into()),
     }
 }
 
-/// 64 MiB to the host: into memory that is there where the peer does so, and else into what the call returns, on both sides.
-pub fn read_64m(device: &Device, peer: With) -> Result<Vec<f64>, Error> {
+/// 64 MiB to the host, into memory of the program's own: that is there with PoCL, and else that the call returns.
+pub fn read_64m(meter: Meter, device: &Device, peer: With) -> Result<Vec<f64>, Error> {
     let values = vec![7u8; LARGE];
     let data = device.buffer(&values)?;
     device.finish()?;
@@ -210,17 +217,16 @@ pub fn read_64m(device: &Device, peer: With) -> Result<Vec<f64>, Error> {
         With::Cube(cube) => {
             let theirs = cube.buffer(&values);
             cube.sync()?;
-            pairs(
-                PAIRS,
+            meter.pairs(
                 || pages(&data.read()?),
-                || pages(&cube.read(&theirs)?),
+                // What the call returns is memory of the runtime's.
+                || pages(&cube.read(&theirs)?.to_vec()),
             )
         }
         With::Pocl(pocl) => {
             let theirs = pocl.buffer(&values)?;
             let (mut here, mut there) = (vec![1; LARGE], vec![1; LARGE]);
-            pairs(
-                PAIRS,
+            meter.pairs(
                 || {
                     data.read_into(0, &mut here)?;
                     pages(&here)
@@ -234,8 +240,30 @@ pub fn read_64m(device: &Device, peer: With) -> Result<Vec<f64>, Error> {
     }
 }
 
+/// The same into memory that the runtimes keep for it: pinned memory of ours, and what CubeCL has mapped.
+pub fn read_64m_pinned(
+    meter: Meter,
+    context: &Context,
+    device: &Device,
+    cube: &Cube,
+) -> Result<Vec<f64>, Error> {
+    let values = vec![7u8; LARGE];
+    let data = device.buffer(&values)?;
+    let mut here = context.pinned_vec::<u8>(LARGE)?;
+    device.finish()?;
+    let theirs = cube.buffer(&values);
+    cube.sync()?;
+    meter.pairs(
+        || {
+            data.read_into(0, &mut here)?;
+            pages(&here)
+        },
+        || pages(&cube.read(&theirs)?),
+    )
+}
+
 /// 64 MiB to the device, waited for. CubeCL takes bytes by value, which are made before.
-pub fn write_64m(device: &Device, peer: With) -> Result<Vec<f64>, Error> {
+pub fn write_64m(meter: Meter, device: &Device, peer: With) -> Result<Vec<f64>, Error> {
     let values = vec![7u8; LARGE];
     let data: DeviceBuffer<u8> = device.zeroed(LARGE)?;
     device.finish()?;
@@ -246,7 +274,7 @@ pub fn write_64m(device: &Device, peer: With) -> Result<Vec<f64>, Error> {
             cube.sync()?;
             let stock = || Bytes::from_bytes_vec(values.clone());
             let mut stock: Vec<Bytes> = (0..=PAIRS).map(|_| stock()).collect();
-            let ratios = pairs(PAIRS, ours, || {
+            let ratios = meter.pairs(ours, || {
                 let bytes = stock.pop().ok_or("fewer bytes than measurements")?;
                 cube.client.write(&theirs, bytes);
                 cube.sync()
@@ -256,7 +284,7 @@ pub fn write_64m(device: &Device, peer: With) -> Result<Vec<f64>, Error> {
         }
         With::Pocl(pocl) => {
             let mut theirs = pocl.buffer(&vec![1; LARGE])?;
-            let ratios = pairs(PAIRS, ours, || pocl.write(&mut theirs, &values))?;
+            let ratios = meter.pairs(ours, || pocl.write(&mut theirs, &values))?;
             let mut bytes = vec![0; LARGE];
             pocl.read_into(&theirs, &mut bytes)?;
             pages(&bytes)?;

@@ -26,8 +26,6 @@ pub struct Work {
     pub group: [u32; 3],
     /// Work-groups.
     pub groups: [u32; 3],
-    /// Launches of a measurement, each waited for.
-    pub repeats: u32,
     /// What the last buffer holds after one launch.
     pub expected: Expected,
     /// The same for the threads of rayon.
@@ -57,7 +55,9 @@ impl Expected {
         };
         match is_right {
             true => Ok(()),
-            false => Err(format!("{side} computes something else than the processor in {work}").into()),
+            false => {
+                Err(format!("{side} computes something else than the processor in {work}").into())
+            }
         }
     }
 }
@@ -114,15 +114,18 @@ fn saxpy() -> Work {
         buffers: vec![floats(n), floats(n)],
         group: [256, 1, 1],
         groups: [n as u32 / 256, 1, 1],
-        repeats: 4,
         expected: Expected::Floats((0..n).map(|i| 2.5 * float(i)).collect()),
         rust: rust::saxpy,
     }
 }
 
 fn reduce() -> Work {
-    let n = 4 << 20;
-    let sum = |group| (0..256).map(|i| f64::from(float(group * 256 + i))).sum::<f64>() as f32;
+    let n = 1 << 20;
+    let sum = |group| {
+        (0..256)
+            .map(|i| f64::from(float(group * 256 + i)))
+            .sum::<f64>() as f32
+    };
     Work {
         name: "reduce",
         wgsl: include_str!("../../../cpu/benches/embedded/reduce.wgsl"),
@@ -130,7 +133,6 @@ fn reduce() -> Work {
         buffers: vec![floats(n), words(n / 256, |_| 0)],
         group: [256, 1, 1],
         groups: [n as u32 / 256, 1, 1],
-        repeats: 2,
         expected: Expected::Floats((0..n / 256).map(sum).collect()),
         rust: rust::reduce,
     }
@@ -149,7 +151,6 @@ fn histogram() -> Work {
         buffers: vec![words(n as usize, scattered), words(256, |_| 0)],
         group: [256, 1, 1],
         groups: [n / 256, 1, 1],
-        repeats: 2,
         expected: Expected::Words(bins),
         rust: rust::histogram,
     }
@@ -169,7 +170,6 @@ fn matmul() -> Work {
         buffers: vec![floats(n * n), floats(n * n), words(n * n, |_| 0)],
         group: [16, 16, 1],
         groups: [16, 16, 1],
-        repeats: 2,
         expected: Expected::Floats((0..n * n).map(product).collect()),
         rust: rust::matmul,
     }
@@ -200,7 +200,6 @@ fn chase() -> Work {
         ],
         group: [64, 1, 1],
         groups: [LISTS as u32 / 64, 1, 1],
-        repeats: 1,
         expected: Expected::Words((0..LISTS).map(sum).collect()),
         rust: chase_by_rayon,
     }
@@ -214,7 +213,6 @@ fn private_array() -> Work {
         buffers: vec![words(PRIVATE, |_| 0)],
         group: [64, 1, 1],
         groups: [PRIVATE as u32 / 64, 1, 1],
-        repeats: 2,
         expected: Expected::Words((0..PRIVATE as u32).map(of_table).collect()),
         rust: |buffers| each(&mut buffers[0], |i| of_table(i as u32)),
     }
@@ -236,7 +234,9 @@ fn of_table(id: u32) -> u32 {
 }
 
 fn chase_by_rayon(buffers: &mut [Vec<u8>]) {
-    let [nodes, starts, out] = buffers else { return };
+    let [nodes, starts, out] = buffers else {
+        return;
+    };
     let nodes: &[[u32; 2]] = bytemuck::cast_slice(nodes);
     let starts: &[u32] = bytemuck::cast_slice(starts);
     each(out, |list| {

@@ -34,7 +34,8 @@ pub struct Args {
     /// Format and lints of the package, and no measurement
     #[arg(long)]
     lints: bool,
-    /// Parts of the names of rows, such as `saxpy` or `launch_wait_cubecl`; all rows where none is given
+    /// Parts of the names of rows, such as `saxpy` or `launch_wait_cubecl`, all rows where none is given; and `cpu`, for the time
+    /// of processors on a machine that does something else as well
     rows: Vec<OsString>,
 }
 
@@ -122,18 +123,18 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
 }
 
 fn program(workspace: &Workspace, rows: &[OsString]) -> Command {
-    let mut command = workspace.cargo_beside(
-        workspace.peers_manifest(),
-        &["run", "--quiet", "--release"],
-    );
+    let mut command =
+        workspace.cargo_beside(workspace.peers_manifest(), &["run", "--quiet", "--release"]);
     command.arg("--").args(rows);
     command
 }
 
 fn lints(workspace: &Workspace) -> Result<(), Error> {
     process::run(&mut workspace.format_beside(workspace.peers_manifest()))?;
-    let mut clippy =
-        workspace.cargo_beside(workspace.peers_manifest(), &["clippy", "--quiet", "--all-targets"]);
+    let mut clippy = workspace.cargo_beside(
+        workspace.peers_manifest(),
+        &["clippy", "--quiet", "--all-targets"],
+    );
     process::run(clippy.args(["--", "-D", "warnings"]))
 }
 
