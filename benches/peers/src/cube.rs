@@ -20,7 +20,7 @@ fn increment(data: &mut [u32]) {
 #[cube(launch)]
 fn saxpy(x: &[f32], y: &mut [f32]) {
     if ABSOLUTE_POS < y.len() {
-        y[ABSOLUTE_POS] = 1.5 * x[ABSOLUTE_POS] + y[ABSOLUTE_POS];
+        y[ABSOLUTE_POS] += 1.5 * x[ABSOLUTE_POS];
     }
 }
 
@@ -33,7 +33,7 @@ fn reduce(x: &[f32], sums: &mut [f32]) {
     let mut half = 128usize;
     while half > 0 {
         if i < half {
-            part[i] = part[i] + part[i + half];
+            part[i] += part[i + half];
         }
         sync_cube();
         half /= 2;
