@@ -1,6 +1,7 @@
 //! CubeCL's side: its runtime on wgpu, on the adapter that the runtime's side has, with a device as CubeCL asks for one.
 //!
-//! Kernels are launched in CubeCL's checked mode, which keeps indices within buffers, as wgpu does for the other side.
+//! Kernels are launched in CubeCL's checked mode. It bounds loops, turns wgpu's checks of indices off and has its own for some
+//! of them, and leaves memory of work-groups as it is; the other side has all of wgpu's checks, and zeros.
 
 use cubecl::prelude::*;
 use cubecl::server::Handle;
