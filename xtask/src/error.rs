@@ -82,6 +82,17 @@ pub enum Error {
         /// Why it is not installed now.
         why: String,
     },
+    /// PoCL cannot be started here.
+    #[error(
+        "this machine lacks {packages}, {why}; install by hand (Fedora: pocl ocl-icd, Arch: pocl ocl-icd, macOS: brew install \
+         pocl) and try again, or leave its rows out with --no-pocl"
+    )]
+    NoPocl {
+        /// The Debian names of what is missing.
+        packages: String,
+        /// Why it is not installed now.
+        why: String,
+    },
     /// A program was traced, and what it did is not in the file.
     #[error("{} has no span `{span}`, which every rank of the program enters", path.display())]
     NoSpan {

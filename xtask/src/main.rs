@@ -29,7 +29,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    adapters, bench, book, ci, cross, demo, deny, features, languages, mpi, port, stress, test, web,
+    adapters, bench, book, ci, cross, demo, deny, features, languages, mpi, peers, port, stress,
+    test, web,
 };
 use crate::error::Error;
 use crate::workspace::Workspace;
@@ -57,6 +58,8 @@ enum Command {
     Test(test::Args),
     /// Run the benches on every adapter; with --write, put their rows into BENCHMARKS.md
     Bench(bench::Args),
+    /// This crate beside CubeCL, PoCL and rayon, on every adapter; installs PoCL where it is missing
+    Peers(peers::Args),
     /// The guide as a book below target/book, by mdBook
     Book,
     /// Check and lint for macOS, Windows, ARM Linux, Android and WebAssembly, with a toolchain that it provides
@@ -97,6 +100,7 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Demo(args) => demo::run(&workspace, args),
         Command::Test(args) => test::run(&workspace, args),
         Command::Bench(args) => bench::run(&workspace, args),
+        Command::Peers(args) => peers::run(&workspace, args),
         Command::Book => book::run(&workspace),
         Command::Cross(args) => cross::run(&workspace, args),
         Command::Languages(args) => languages::run(&workspace, args),

@@ -148,6 +148,11 @@ impl Workspace {
         self.root.join("mpi/Cargo.toml")
     }
 
+    /// The manifest of the package that holds this crate against its peers.
+    pub fn peers_manifest(&self) -> PathBuf {
+        self.root.join("benches/peers/Cargo.toml")
+    }
+
     /// The manifest of the repository, for cargo calls from another directory.
     pub fn manifest(&self) -> PathBuf {
         self.root.join("Cargo.toml")

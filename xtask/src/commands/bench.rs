@@ -41,25 +41,35 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
             env.apply(&mut command);
             process::output_with_messages(&mut command)
         })?;
-        let found = rows_of(bench, &today, &output);
-        if found.is_empty() {
-            return Err(Error::NoRows {
-                bench: bench.clone(),
-            });
-        }
-        print!("{output}");
-        rows.extend(found);
+        rows.extend(printed(bench, &today, &output)?);
     }
+    report(workspace, &rows, args.write)
+}
+
+/// The rows of a bench's output, which is printed; fails where there is none.
+pub fn printed(bench: &str, today: &str, output: &str) -> Result<Vec<Row>, Error> {
+    let found = rows_of(bench, today, output);
+    if found.is_empty() {
+        return Err(Error::NoRows {
+            bench: bench.to_owned(),
+        });
+    }
+    print!("{output}");
+    Ok(found)
+}
+
+/// Says which rows miss their goals, and puts all of them into the table where `writes`.
+pub fn report(workspace: &Workspace, rows: &[Row], writes: bool) -> Result<(), Error> {
     for row in rows.iter().filter(|row| row.reaches_goal() == Some(false)) {
         say(format!(
             "goal missed: {} {} on {}: {}, goal {}",
             row.bench, row.name, row.adapter, row.median, row.goal
         ));
     }
-    if args.write {
-        write(&workspace.benchmarks(), &rows)?;
+    match writes {
+        true => write(&workspace.benchmarks(), rows),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 fn rows_of(bench: &str, today: &str, output: &str) -> Vec<Row> {
@@ -123,7 +133,7 @@ fn names_in(folder: &Path) -> Result<Vec<String>, Error> {
 }
 
 /// The day in UTC, as `2026-01-31` (the algorithm of Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
-fn date(now: SystemTime) -> String {
+pub fn date(now: SystemTime) -> String {
     let seconds = now
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());

@@ -10,6 +10,7 @@ pub mod deny;
 pub mod features;
 pub mod languages;
 pub mod mpi;
+pub mod peers;
 pub mod port;
 pub mod sanitize;
 pub mod stress;

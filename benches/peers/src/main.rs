@@ -1,0 +1,225 @@
+//! Tombolo beside its peers: the same work, on the same adapter, in the same run.
+//!
+//! - CubeCL, by its runtime on wgpu, on every adapter of the machine, that compiled in included.
+//! - PoCL, which is OpenCL on the processor, and Rust on the threads of rayon, against the adapter compiled in.
+//!
+//! Both sides of a row have the same grid and the same data, and their results are compared with what the processor computes
+//! one after the other. They run in turn, each row is the median of the ratios of the pairs, and the last lines are the rows:
+//! `ratio <work>_<peer>/<adapter> = <median> (<min>..<max>) goal <= <limit>`. Arguments choose the rows that contain one of
+//! them; `cpu` takes the time that processors spend on this process in place of the time that goes by: for a machine that does
+//! something else as well. `cargo xtask peers` builds and runs the program.
+
+#[path = "../../../cpu/benches/embedded/clock.rs"]
+mod clock;
+mod cube;
+mod meter;
+mod opencl;
+mod ours;
+mod overhead;
+#[allow(dead_code)] // Of the peers in Rust some are for kernels that are not compared here.
+#[path = "../../../cpu/benches/embedded/rust.rs"]
+mod rust;
+#[path = "../../support/mod.rs"]
+mod support;
+mod work;
+
+use tombolo::{Context, Device};
+
+use clock::Clock;
+use cube::Cube;
+use meter::Meter;
+use opencl::Pocl;
+use ours::Ours;
+use overhead::With;
+use support::{Error, word};
+use work::Work;
+
+/// Pairs measured for each row.
+const PAIRS: usize = 15;
+
+/// The most of a peer's time that is wanted around kernels, and in them.
+const OVERHEAD: f64 = 1.00;
+const KERNEL: f64 = 1.02;
+
+/// What the adapter compiled in is called in rows.
+const EMBEDDED: &str = "Tombolo";
+
+/// The rows' lines, and which of them are wanted.
+struct Rows {
+    meter: Meter,
+    wanted: Vec<String>,
+    lines: Vec<String>,
+}
+
+impl Rows {
+    /// Measures a row, if it is wanted.
+    fn row(
+        &mut self,
+        work: &str,
+        peer: &str,
+        adapter: &str,
+        goal: f64,
+        measure: impl FnOnce() -> Result<Vec<f64>, Error>,
+    ) -> Result<(), Error> {
+        let label = format!("{work}_{peer}");
+        let row = format!("{label}/{adapter}");
+        let wanted = |part: &String| row.contains(part.as_str());
+        if self.wanted.is_empty() || self.wanted.iter().any(wanted) {
+            let ratios = measure().map_err(|error| format!("{row}: {error}"))?;
+            let line = support::row(&label, adapter, goal, ratios);
+            eprintln!("{line}");
+            self.lines.push(line);
+        }
+        Ok(())
+    }
+
+    /// The rows of launches and copies.
+    fn overhead(
+        &mut self,
+        device: &Device,
+        adapter: &str,
+        peer: &str,
+        with: With,
+    ) -> Result<(), Error> {
+        type Measure = fn(Meter, &Device, With) -> Result<Vec<f64>, Error>;
+        let rows: [(&str, Measure); 5] = [
+            ("launch_wait", overhead::launch_wait),
+            ("batch_1000", overhead::batch_1000),
+            ("launch_read_4k", overhead::launch_read_4k),
+            ("read_64m", overhead::read_64m),
+            ("write_64m", overhead::write_64m),
+        ];
+        for (work, measure) in rows {
+            let meter = self.meter;
+            self.row(work, peer, adapter, OVERHEAD, || {
+                measure(meter, device, with)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The row of a kernel. `ready` prepares the peer and checks what it computes.
+    fn kernel<Run: FnMut() -> Result<(), Error>>(
+        &mut self,
+        device: &Device,
+        adapter: &str,
+        work: &Work,
+        peer: &str,
+        ready: impl FnOnce() -> Result<Run, Error>,
+    ) -> Result<(), Error> {
+        let meter = self.meter;
+        self.row(work.name, peer, adapter, KERNEL, || {
+            let mut theirs = ready()?;
+            let mut ours = Ours::new(device, work)?;
+            ours.check(work)?;
+            let times = meter.times(|| ours.run())?;
+            meter.pairs(
+                || (0..times).try_for_each(|_| ours.run()),
+                || (0..times).try_for_each(|_| theirs()),
+            )
+        })
+    }
+}
+
+/// The adapters that wgpu knows, with the instances they are of: those of drivers, and the one compiled in.
+fn adapters(backends: wgpu::Backends) -> Result<Vec<(wgpu::Instance, wgpu::Adapter)>, Error> {
+    let drivers = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
+    let found = pollster::block_on(drivers.enumerate_adapters(backends));
+    let mut adapters: Vec<_> = found
+        .into_iter()
+        .map(|adapter| (drivers.clone(), adapter))
+        .collect();
+    let own = tombolo_cpu::Instance::new(tombolo_cpu::Options::default());
+    // SAFETY: the instance is fresh and belongs to wgpu from here on.
+    let own = unsafe { wgpu::Instance::from_hal::<tombolo_cpu::Api>(own) };
+    let adapter = pollster::block_on(own.request_adapter(&Default::default()))?;
+    adapters.push((own, adapter));
+    Ok(adapters)
+}
+
+fn main() -> Result<(), Error> {
+    let mut clock = Ok(Clock::Wall);
+    let mut wanted: Vec<String> = std::env::args().skip(1).collect();
+    wanted.retain(|argument| {
+        let is_clock = argument == "cpu";
+        if is_clock {
+            clock = Clock::of_processors();
+        }
+        !is_clock && !argument.starts_with('-')
+    });
+    let mut rows = Rows {
+        meter: Meter { clock: clock? },
+        wanted,
+        lines: Vec::new(),
+    };
+    // Of a driver's several interfaces the one that both sides would take: CubeCL brings OpenGL into this build.
+    let backends = wgpu::Backends::all() - wgpu::Backends::GL;
+    let context = Context::with_backends(backends)?;
+    let peers = adapters(backends)?;
+    let works = work::all();
+    for adapter in context.adapters() {
+        eprintln!("{}", adapter.name);
+        let device = context.device_at(adapter.index)?;
+        let name = word(&adapter.name);
+        let same = |(_, one): &&(wgpu::Instance, wgpu::Adapter)| {
+            let info = one.get_info();
+            info.name == adapter.name && info.backend == adapter.backend
+        };
+        let (instance, theirs) = (peers.iter().find(same).cloned())
+            .ok_or_else(|| format!("wgpu does not list {}", adapter.name))?;
+        let cube = Cube::new(instance, theirs)?;
+        rows.overhead(&device, name, "cubecl", With::Cube(&cube))?;
+        let meter = rows.meter;
+        rows.row("read_64m_pinned", "cubecl", name, OVERHEAD, || {
+            overhead::read_64m_pinned(meter, &context, &device, &cube)
+        })?;
+        for work in &works {
+            rows.kernel(&device, name, work, "cubecl", || {
+                let ready = cube::Ready::new(&cube, work)?;
+                ready.check()?;
+                Ok(move || ready.run())
+            })?;
+        }
+        if name == EMBEDDED {
+            on_processors(&mut rows, &device, name, &works)?;
+        }
+    }
+    for line in rows.lines {
+        println!("{line}");
+    }
+    Ok(())
+}
+
+/// The peers that have no adapter.
+fn on_processors(
+    rows: &mut Rows,
+    device: &Device,
+    name: &str,
+    works: &[Work],
+) -> Result<(), Error> {
+    let pocl = Pocl::find()?;
+    match &pocl {
+        Some(pocl) => rows.overhead(device, name, "pocl", With::Pocl(pocl))?,
+        None => eprintln!("no PoCL here: its rows are left out"),
+    }
+    for work in works {
+        if let Some(pocl) = &pocl {
+            rows.kernel(device, name, work, "pocl", || {
+                let ready = opencl::Ready::new(pocl, work)?;
+                ready.check()?;
+                Ok(move || ready.run())
+            })?;
+        }
+        rows.kernel(device, name, work, "rayon", || {
+            let mut buffers = work.buffers.clone();
+            (work.rust)(&mut buffers);
+            let result = buffers.last().ok_or("a kernel has no buffers")?;
+            work.expected.check("rayon", work.name, result)?;
+            Ok(move || {
+                (work.rust)(&mut buffers);
+                Ok(())
+            })
+        })?;
+    }
+    Ok(())
+}

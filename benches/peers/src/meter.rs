@@ -1,0 +1,55 @@
+//! Pairs of measurements by a clock that can be chosen.
+
+use crate::clock::Clock;
+use crate::{Error, PAIRS};
+
+/// How pairs are measured.
+#[derive(Clone, Copy)]
+pub struct Meter {
+    pub clock: Clock,
+}
+
+/// Seconds that a measurement takes at least, where so many launches can fill them.
+const LEAST: f64 = 0.02;
+const MOST_LAUNCHES: u32 = 100;
+
+impl Meter {
+    /// How many launches make a measurement long enough, by one that is measured.
+    pub fn times(self, mut launch: impl FnMut() -> Result<(), Error>) -> Result<u32, Error> {
+        let one = self.seconds(&mut launch)?;
+        // A time of zero makes a number that is too large for the cast, which saturates.
+        Ok(((LEAST / one).ceil() as u32).clamp(1, MOST_LAUNCHES))
+    }
+
+    /// Ratios of ours to theirs, run in turn after a warm-up. Who goes second finds warmer caches: both take turns.
+    pub fn pairs(
+        self,
+        mut ours: impl FnMut() -> Result<(), Error>,
+        mut theirs: impl FnMut() -> Result<(), Error>,
+    ) -> Result<Vec<f64>, Error> {
+        let ratios: Result<Vec<f64>, Error> = (0..=PAIRS)
+            .map(|pair| {
+                let is_first = pair % 2 == 0;
+                let before = if is_first {
+                    self.seconds(&mut ours)?
+                } else {
+                    0.0
+                };
+                let other = self.seconds(&mut theirs)?;
+                let mine = if is_first {
+                    before
+                } else {
+                    self.seconds(&mut ours)?
+                };
+                Ok(mine / other)
+            })
+            .collect();
+        Ok(ratios?.split_off(1))
+    }
+
+    fn seconds(self, work: &mut impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
+        let begun = self.clock.now();
+        work()?;
+        Ok(begun.elapsed().as_secs_f64())
+    }
+}

@@ -1,0 +1,176 @@
+//! `cargo xtask peers`: this crate beside CubeCL, PoCL and rayon, on every adapter, as rows of the bench `peers`.
+//!
+//! The program is `benches/peers`, a workspace of its own: what peers depend on is no concern of the crate's lock file. PoCL and
+//! the loader of OpenCL are installed where they are missing; the program opens them when it runs.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::SystemTime;
+
+use crate::apt::Apt;
+use crate::commands::{bench, test};
+use crate::error::Error;
+use crate::library::Libraries;
+use crate::process::{self, say, step};
+use crate::provide::Switches;
+use crate::workspace::Workspace;
+
+/// What the rows' bench is called.
+const BENCH: &str = "peers";
+
+/// Arguments of the command.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    switches: Switches,
+    /// Put the rows into the table of BENCHMARKS.md; by default they are printed
+    #[arg(long)]
+    write: bool,
+    /// Install nothing of OpenCL; rows against PoCL are left out where there is none
+    #[arg(long)]
+    no_pocl: bool,
+    /// Format and lints of the package, and no measurement
+    #[arg(long)]
+    lints: bool,
+    /// Parts of the names of rows, such as `saxpy` or `launch_wait_cubecl`, all rows where none is given; and `cpu`, for the time
+    /// of processors on a machine that does something else as well
+    rows: Vec<OsString>,
+}
+
+/// What a program of OpenCL on the processor is started with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Installed {
+    /// The loader of OpenCL.
+    loader: bool,
+    /// PoCL's entry among those that the loader opens.
+    pocl: bool,
+}
+
+impl Installed {
+    fn look() -> Self {
+        Self {
+            loader: Libraries::read().has("libOpenCL.so.1"),
+            pocl: has_pocl(Path::new("/etc/OpenCL/vendors")),
+        }
+    }
+
+    /// The Debian packages of what is missing.
+    fn missing(self) -> Vec<&'static str> {
+        let packages = [
+            (self.loader, "ocl-icd-libopencl1"),
+            (self.pocl, "pocl-opencl-icd"),
+        ];
+        let missing = packages.iter().filter(|(is_here, _)| !is_here);
+        missing.map(|(_, package)| *package).collect()
+    }
+}
+
+fn has_pocl(vendors: &Path) -> bool {
+    let entries = fs::read_dir(vendors).into_iter().flatten().flatten();
+    let mut names = entries.map(|entry| entry.file_name());
+    names.any(|name| name.to_string_lossy().starts_with("pocl"))
+}
+
+/// Installs what is missing.
+fn install() -> Result<(), Error> {
+    let packages = Installed::look().missing();
+    if packages.is_empty() {
+        return Ok(());
+    }
+    let names = packages.join(" ");
+    let by_hand = |why: &str| Error::NoPocl {
+        packages: names.clone(),
+        why: why.to_owned(),
+    };
+    let Some(apt) = Apt::find() else {
+        return Err(by_hand("and has no apt-get to install it with"));
+    };
+    say(format!(
+        "installing {names} with apt-get: PoCL is OpenCL on the processor, one of the peers"
+    ));
+    apt.install(&packages).map_err(|error| match error {
+        Error::NeedsRoot { .. } => by_hand("and installing needs root, with no sudo here"),
+        other => other,
+    })?;
+    match Installed::look().missing() {
+        still if still.is_empty() => Ok(()),
+        still => Err(Error::StillMissing {
+            packages: still.join(" "),
+            what: "libOpenCL.so.1 or an entry of PoCL in /etc/OpenCL/vendors",
+        }),
+    }
+}
+
+/// Runs the command.
+pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
+    if args.lints {
+        return step("format and lints of tombolo-peers", || lints(workspace));
+    }
+    if !args.no_pocl {
+        step("PoCL", install)?;
+    }
+    let provided = test::provide_for_tests(workspace, &args.switches)?;
+    let env = test::environment(workspace, provided.as_ref())?;
+    let output = step("peers", || {
+        let mut command = program(workspace, &args.rows);
+        env.apply(&mut command);
+        process::output_with_messages(&mut command)
+    })?;
+    let rows = bench::printed(BENCH, &bench::date(SystemTime::now()), &output)?;
+    bench::report(workspace, &rows, args.write)
+}
+
+fn program(workspace: &Workspace, rows: &[OsString]) -> Command {
+    let mut command =
+        workspace.cargo_beside(workspace.peers_manifest(), &["run", "--quiet", "--release"]);
+    command.arg("--").args(rows);
+    command
+}
+
+fn lints(workspace: &Workspace) -> Result<(), Error> {
+    process::run(&mut workspace.format_beside(workspace.peers_manifest()))?;
+    let mut clippy = workspace.cargo_beside(
+        workspace.peers_manifest(),
+        &["clippy", "--quiet", "--all-targets"],
+    );
+    process::run(clippy.args(["--", "-D", "warnings"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_missing_is_installed() {
+        let all = Installed {
+            loader: true,
+            pocl: true,
+        };
+        assert!(all.missing().is_empty());
+        let none = Installed::default();
+        assert_eq!(none.missing(), ["ocl-icd-libopencl1", "pocl-opencl-icd"]);
+        let loader = Installed { pocl: false, ..all };
+        assert_eq!(loader.missing(), ["pocl-opencl-icd"]);
+    }
+
+    #[test]
+    fn the_program_is_built_with_optimizations_beside_everything_else() {
+        let workspace = Workspace::find().unwrap();
+        assert!(workspace.peers_manifest().is_file());
+        let command = program(&workspace, &["saxpy".into()]);
+        let args: Vec<_> = command.get_args().collect();
+        assert!(args.contains(&"--release".as_ref()));
+        assert!(args.ends_with(&["--".as_ref(), "saxpy".as_ref()]));
+    }
+
+    #[test]
+    fn no_peer_reaches_the_lock_file_of_the_crate() {
+        let workspace = Workspace::find().unwrap();
+        let lock = fs::read_to_string(workspace.root().join("Cargo.lock")).unwrap();
+        for peer in ["cubecl", "opencl3"] {
+            assert!(!lock.contains(&format!("name = \"{peer}\"")), "{peer}");
+        }
+    }
+}
