@@ -69,8 +69,9 @@ const PACKAGES: &[&str] = &["--package", "tombolo-cpu", "--package", "tombolo"];
 /// another processor is imitated.
 const COMPILERS: &[&str] = &["tombolo-cpu", "cranelift-codegen", "regalloc2", "naga"];
 
-/// Modules of tests that hold up a driver's own commands, which no driver of this machine's is the other system's for.
-const NEED_DRIVERS: &[&str] = &["buffers::tests_loss", "heap::tests_drop"];
+/// Modules of tests that hold up a driver's own commands, or import memory into several drivers: no driver of this machine's
+/// is one of the other system's.
+const NEED_DRIVERS: &[&str] = &["buffers::tests_loss", "heap::tests_drop", "import::tests"];
 
 /// Tests that start their own program, or another of the system's: QEMU runs one program, and not what this one starts.
 const STARTS_PROGRAMS: &[&str] = &[
