@@ -186,7 +186,7 @@ impl Window {
     }
 
     /// The size of a page in bytes, a power of two.
-    #[cfg(all(test, unix, target_pointer_width = "64"))]
+    #[cfg(all(test, any(unix, windows), target_pointer_width = "64"))]
     pub(crate) fn page_size(&self) -> u64 {
         self.page
     }
@@ -197,7 +197,7 @@ impl Window {
     }
 
     /// The offset of `address`, if inside the window (committed or not).
-    #[cfg(all(test, unix, target_pointer_width = "64"))]
+    #[cfg(all(test, any(unix, windows), target_pointer_width = "64"))]
     pub(crate) fn offset_of(&self, address: u64) -> Option<u64> {
         let offset = address.checked_sub(self.base.as_ptr().addr() as u64)?;
         (offset < self.size).then_some(offset)

@@ -10,7 +10,7 @@
 ///
 /// - Vulkan: the largest heap of device-local memory, or the grant of `VK_EXT_memory_budget`;
 /// - Metal: `recommendedMaxWorkingSetSize`;
-/// - the embedded adapter, on Unix: the machine's memory.
+/// - the embedded adapter: the machine's memory.
 ///
 /// Direct3D, OpenGL and WebGPU tell nothing that is comparable.
 pub(crate) fn working_set(device: &wgpu::Device) -> Option<u64> {
@@ -25,25 +25,40 @@ pub(crate) fn working_set(device: &wgpu::Device) -> Option<u64> {
             // Zero is the answer of devices that have no opinion.
             Some(hal.raw_device().recommendedMaxWorkingSetSize()).filter(|&bytes| bytes > 0)
         }
-        #[cfg(all(embedded, unix))]
-        super::embedded::BACKEND => host_memory(),
+        #[cfg(embedded)]
+        super::embedded::BACKEND => machine_memory(),
         _ => None,
     }
 }
 
-/// Bytes of the machine's memory.
-#[cfg(all(embedded, unix))]
-fn host_memory() -> Option<u64> {
-    // SAFETY: both are questions without preconditions.
-    let (pages, bytes) = unsafe {
-        (
-            libc::sysconf(libc::_SC_PHYS_PAGES),
-            libc::sysconf(libc::_SC_PAGESIZE),
-        )
-    };
-    u64::try_from(pages)
-        .ok()?
-        .checked_mul(u64::try_from(bytes).ok()?)
+/// Bytes of the machine's memory, where the system can be asked.
+pub(crate) fn machine_memory() -> Option<u64> {
+    #[cfg(unix)]
+    {
+        // SAFETY: both are questions without preconditions.
+        let (pages, bytes) = unsafe {
+            (
+                libc::sysconf(libc::_SC_PHYS_PAGES),
+                libc::sysconf(libc::_SC_PAGESIZE),
+            )
+        };
+        u64::try_from(pages)
+            .ok()?
+            .checked_mul(u64::try_from(bytes).ok()?)
+    }
+    #[cfg(windows)]
+    {
+        use windows_sys::Win32::System::SystemInformation::{GlobalMemoryStatusEx, MEMORYSTATUSEX};
+        let mut status = MEMORYSTATUSEX {
+            dwLength: size_of::<MEMORYSTATUSEX>() as u32,
+            ..Default::default()
+        };
+        // SAFETY: a question, whose answer goes to a structure of the length that it tells.
+        let answered = unsafe { GlobalMemoryStatusEx(&mut status) } != 0;
+        answered.then_some(status.ullTotalPhys)
+    }
+    #[cfg(not(any(unix, windows)))]
+    None
 }
 
 #[cfg(vulkan)]

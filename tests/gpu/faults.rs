@@ -271,6 +271,9 @@ fn wild_pointers_in_every_form_of_access(f: &Fixture) {
                 !0 << 6,
             ];
             let mut wrong: Vec<(u64, &str)> = vec![(0, "null")];
+            // Windows maps memory below 4 GiB, too: there the low word of an address is an address in the heap.
+            let outside = outside.into_iter();
+            let outside = outside.filter(|at| !(base..room.end()).contains(at));
             wrong.extend(outside.map(|at| (at, "out of the heap")));
             wrong.extend([(1, "misaligned"), (u64::MAX, "misaligned")]);
             wrong.push((room.target.address() + align / 2, "misaligned"));

@@ -10,6 +10,18 @@ pub struct Scalar32;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scalar64;
 
+/// A comparison that is not made one with the choice that follows.
+///
+/// For AArch64 the compiler makes `fmaxnm` and `fminnm` of `if b < a { a } else { b }` where one side is a constant. These
+/// instructions agree with that for every value and every quiet NaN, but give a NaN for a signaling one, and not the other side.
+#[inline]
+fn alone(comparison: bool) -> bool {
+    match cfg!(target_arch = "aarch64") {
+        true => std::hint::black_box(comparison),
+        false => comparison,
+    }
+}
+
 macro_rules! scalar {
     ($name:ident, $bits:literal, $float:ty, $int:ty, $uint:ty) => {
         impl Lanes for $name {
@@ -43,6 +55,12 @@ macro_rules! scalar {
             }
             fn sqrt(&self, a: $float) -> $float {
                 a.sqrt()
+            }
+            fn fmin(&self, a: $float, b: $float) -> $float {
+                if alone(a < b) { a } else { b }
+            }
+            fn fmax(&self, a: $float, b: $float) -> $float {
+                if alone(b < a) { a } else { b }
             }
             fn flt(&self, a: $float, b: $float) -> bool {
                 a < b

@@ -175,8 +175,121 @@ mod implementation {
     }
 }
 
+/// Address space by `VirtualAlloc`.
+#[cfg(all(windows, target_pointer_width = "64"))]
+mod implementation {
+    use std::io::Error;
+    use std::ops::Range;
+    use std::ptr::{NonNull, null};
+
+    use windows_sys::Win32::System::Memory::{
+        MEM_COMMIT, MEM_DECOMMIT, MEM_RELEASE, MEM_RESERVE, PAGE_NOACCESS, PAGE_READWRITE,
+        VirtualAlloc, VirtualFree,
+    };
+    use windows_sys::Win32::System::SystemInformation::{GetSystemInfo, SYSTEM_INFO};
+
+    use super::super::{Window, WindowError};
+
+    pub(in super::super) fn page_size() -> u64 {
+        let mut info = SYSTEM_INFO::default();
+        // SAFETY: a question to the system, which writes the answer to a structure of this function's own.
+        unsafe { GetSystemInfo(&mut info) };
+        match u64::from(info.dwPageSize) {
+            page if page.is_power_of_two() => page,
+            // The answer cannot fail; 64 KiB is a multiple of every page size in use.
+            _ => 1 << 16,
+        }
+    }
+
+    /// Reserves `size` bytes, at most 4 GiB, on an aligned address. Windows has no addresses of processes above 2^47.
+    ///
+    /// A reservation cannot be cut here. So the system is asked where twice as much fits, and the aligned part is
+    /// reserved once that is given up, or the next, should another thread have been quicker.
+    pub(in super::super) fn reserve(size: u64) -> Result<NonNull<u8>, WindowError> {
+        /// More than threads that reserve address space at the same time.
+        const TRIES: usize = 64;
+        let refused = |error: Error| WindowError::Reserve {
+            size,
+            reason: error.to_string(),
+        };
+        let alignment = Window::ALIGNMENT as usize;
+        let mut last = None;
+        for _ in 0..TRIES {
+            let around = map(0, size as usize + alignment).map_err(refused)?;
+            // SAFETY: the reservation was just made, and nobody knows of it.
+            unsafe { release(around, size) };
+            let wanted = around.addr().get().next_multiple_of(alignment);
+            match map(wanted, size as usize) {
+                Ok(base) => return Ok(base),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(refused(last.unwrap_or_else(Error::last_os_error)))
+    }
+
+    /// Reserves `size` inaccessible bytes: at `address`, a multiple of 64 KiB, or where the system pleases for 0.
+    fn map(address: usize, size: usize) -> Result<NonNull<u8>, Error> {
+        let wanted = match address {
+            0 => null(),
+            // An address to ask for, and no pointer to anything.
+            _ => std::ptr::without_provenance(address),
+        };
+        // SAFETY: a reservation replaces none that is there already, and touches no memory.
+        let start = unsafe { VirtualAlloc(wanted, size, MEM_RESERVE, PAGE_NOACCESS) };
+        NonNull::new(start.cast()).ok_or_else(Error::last_os_error)
+    }
+
+    /// Makes the pages readable, writable and zero; `stale` pages may hold old contents.
+    ///
+    /// # Safety
+    /// `start` is where `range` begins in a window, the range is made of whole pages of it, and is
+    /// not committed.
+    pub(in super::super) unsafe fn commit(
+        start: NonNull<u8>,
+        range: &Range<u64>,
+        stale: bool,
+    ) -> Result<(), String> {
+        let len = (range.end - range.start) as usize;
+        // SAFETY: the pages are the window's (the caller's promise), and only gain memory and rights.
+        let found = unsafe { VirtualAlloc(start.as_ptr().cast(), len, MEM_COMMIT, PAGE_READWRITE) };
+        if found.is_null() {
+            return Err(Error::last_os_error().to_string());
+        }
+        if stale {
+            // SAFETY: the pages are writable since just now, and nobody uses them yet.
+            unsafe { start.write_bytes(0, len) };
+        }
+        Ok(())
+    }
+
+    /// Gives the pages' memory back to the system, which ends access to them; returns whether their contents are
+    /// certain to be gone. The addresses stay reserved.
+    ///
+    /// # Safety
+    /// As for [`commit`], but the range may be committed, and must be unused from now on.
+    pub(in super::super) unsafe fn decommit(start: NonNull<u8>, range: &Range<u64>) -> bool {
+        let len = (range.end - range.start) as usize;
+        // SAFETY: the pages are the window's, and nobody uses their contents.
+        let given_back = unsafe { VirtualFree(start.as_ptr().cast(), len, MEM_DECOMMIT) } != 0;
+        if !given_back {
+            let error = Error::last_os_error();
+            log::warn!("{len} bytes of shared memory were not given back: {error}");
+        }
+        given_back
+    }
+
+    /// Ends the reservation.
+    ///
+    /// # Safety
+    /// `base` is that of a whole, unused reservation.
+    pub(in super::super) unsafe fn release(base: NonNull<u8>, _size: u64) {
+        // SAFETY: the caller's promise; a release takes the whole reservation, and no size.
+        unsafe { VirtualFree(base.as_ptr().cast(), 0, MEM_RELEASE) };
+    }
+}
+
 /// No address windows here.
-#[cfg(not(all(unix, target_pointer_width = "64")))]
+#[cfg(not(all(any(unix, windows), target_pointer_width = "64")))]
 mod implementation {
     use std::ops::Range;
     use std::ptr::NonNull;

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-#[cfg(all(unix, target_pointer_width = "64"))]
+#[cfg(all(any(unix, windows), target_pointer_width = "64"))]
 mod mapped {
     use super::*;
 
@@ -172,7 +172,7 @@ mod mapped {
     }
 }
 
-#[cfg(not(all(unix, target_pointer_width = "64")))]
+#[cfg(not(all(any(unix, windows), target_pointer_width = "64")))]
 #[test]
 fn there_is_no_window() {
     assert!(matches!(

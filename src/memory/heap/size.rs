@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use super::{FIRST_BYTES, GUARD_BYTES, HeapError, HeapShared, MOST_BYTES, SharedHeap};
 use crate::device::wait::lock;
+use crate::device::working_set::machine_memory;
 use crate::device::{Aspect, Capabilities, Device, DeviceShared, HeapPlacement, HeapSizeError};
 
 /// Less address space makes no heap worth its name.
@@ -38,7 +39,7 @@ const LEAST_WINDOW: u64 = 64 << 20;
 /// of the context with use of the heap in place ([`Aspect::HostImport`]) or a copy on request
 /// ([`HeapPlacement::Device`](crate::heap::HeapPlacement::Device)), and never more than the machine's memory.
 /// Where no such device reports a size, and for a heap outside of contexts ([`SharedHeap::new`]), this is the machine's
-/// memory; where the system does not report that, 8 GiB (Windows) or 512 MiB (a page of a browser, where the heap is one
+/// memory; where the system does not report that, 8 GiB or 512 MiB (a page of a browser, where the heap is one
 /// block, taken at once). A heap in memory mapped by a device
 /// ([`SharedHeap::tier`]) has that size, or the device's binding limit if smaller, and all of its memory from the
 /// beginning. A device opened later may lower the bound, but not below the part already laid out.
@@ -315,19 +316,5 @@ pub(crate) fn known_heap(device: &DeviceShared) -> Option<SharedHeap> {
 pub(super) fn system_memory() -> u64 {
     // A page gets what its browser gives it, and takes all of a heap at once: an eighth of this is 64 MiB.
     const UNKNOWN: u64 = if cfg!(web) { 512 << 20 } else { 8 << 30 };
-    #[cfg(unix)]
-    {
-        // SAFETY: `sysconf` only reads its argument.
-        #[allow(unsafe_code)]
-        let (pages, page) = unsafe {
-            (
-                libc::sysconf(libc::_SC_PHYS_PAGES),
-                libc::sysconf(libc::_SC_PAGESIZE),
-            )
-        };
-        if let (Ok(pages), Ok(page)) = (u64::try_from(pages), u64::try_from(page)) {
-            return pages.saturating_mul(page);
-        }
-    }
-    UNKNOWN
+    machine_memory().unwrap_or(UNKNOWN)
 }

@@ -52,6 +52,18 @@ fn failed_folder(error: std::io::Error) -> FileStatus {
     }
 }
 
+/// Removes a file, or a link. A folder is an error that says so: Windows and macOS only deny the removal.
+fn remove_file(dir: &Dir, path: &str) -> std::io::Result<()> {
+    dir.remove_file(path).map_err(|error| {
+        let denied = error.kind() == std::io::ErrorKind::PermissionDenied;
+        let is_folder = || folder::describe(dir, path).is_ok_and(|it| it.kind == Kind::Folder);
+        match denied && is_folder() {
+            true => std::io::ErrorKind::IsADirectory.into(),
+            false => error,
+        }
+    })
+}
+
 fn status(done: Result<(), FileStatus>) -> u32 {
     done.err().unwrap_or(FileStatus::Ok).code()
 }
@@ -81,9 +93,7 @@ impl Files {
             )
             .call(
                 "fn file_remove(name: u32) -> u32",
-                with!(f, move |name: u32| status(
-                    f.manage(name, |dir, path| dir.remove_file(path))
-                )),
+                with!(f, move |name: u32| status(f.manage(name, remove_file))),
             )
             .call(
                 "fn folder_make(name: u32) -> u32",
