@@ -287,6 +287,7 @@ impl Recorder<'_> {
         } else {
             // Batches that were closed for having too many values, or for what they waited for.
             self.submit_ready();
+            self.keep_line_short();
         }
     }
 
@@ -299,7 +300,11 @@ impl Recorder<'_> {
             return;
         }
         self.line_up([]);
-        // So many batches may wait; then this thread does, without the queue.
+        self.keep_line_short();
+    }
+
+    /// Waits while more batches than a few are in line for other devices. Releases the queue meanwhile.
+    fn keep_line_short(&mut self) {
         while let Some(oldest) = self.device.submissions.in_line_before(MOST_IN_LINE) {
             let submissions = &self.device.submissions;
             let mut may_wait = true;
