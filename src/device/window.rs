@@ -213,7 +213,7 @@ impl Window {
             let stale = state.stale.overlaps(gap);
             // SAFETY: the gap lies in the window (checked above), is made of whole pages like all
             // ranges here, and is not committed, so nobody may use what is in it.
-            if let Err(reason) = unsafe { system::commit(self.at(gap.start), gap, stale) } {
+            if let Err(reason) = unsafe { system::commit(self.at(gap.start), gap) } {
                 for gap in &gaps[..=done] {
                     // SAFETY: as above; the ranges were not recorded as committed.
                     unsafe { self.give_back(&mut state, gap) };
@@ -223,6 +223,13 @@ impl Window {
                     end: range.end,
                     reason,
                 });
+            }
+            if stale {
+                // SAFETY: the pages are writable since just now, and nobody uses them yet.
+                unsafe {
+                    self.at(gap.start)
+                        .write_bytes(0, (gap.end - gap.start) as usize)
+                };
             }
         }
         state.stale.remove(range.clone());

@@ -20,6 +20,45 @@ pub struct Archive {
     pub sha256: Option<String>,
 }
 
+/// What a command cannot do without, and the distribution has.
+pub struct Needed<M, E> {
+    /// The Debian packages of what this machine lacks, looked up anew with each call.
+    pub missing: M,
+    /// What it is for, in a sentence behind "installing ... with apt-get:".
+    pub purpose: &'static str,
+    /// What has to be there afterwards.
+    pub sought: &'static str,
+    /// The error that says how to install these packages by hand, and why that is necessary.
+    pub by_hand: E,
+}
+
+impl<M: Fn() -> Vec<&'static str>, E: Fn(String, String) -> Error> Needed<M, E> {
+    /// Installs what is missing.
+    pub fn install(&self) -> Result<(), Error> {
+        let packages = (self.missing)();
+        if packages.is_empty() {
+            return Ok(());
+        }
+        let names = packages.join(" ");
+        let by_hand = |why: &str| (self.by_hand)(names.clone(), why.to_owned());
+        let Some(apt) = Apt::find() else {
+            return Err(by_hand("and has no apt-get to install it with"));
+        };
+        say(format!("installing {names} with apt-get: {}", self.purpose));
+        apt.install(&packages).map_err(|error| match error {
+            Error::NeedsRoot { .. } => by_hand("and installing needs root, with no sudo here"),
+            other => other,
+        })?;
+        match (self.missing)() {
+            still if still.is_empty() => Ok(()),
+            still => Err(Error::StillMissing {
+                packages: still.join(" "),
+                what: self.sought,
+            }),
+        }
+    }
+}
+
 /// The package manager of this machine, and what it takes to be allowed to install.
 pub struct Apt {
     root: bool,

@@ -115,7 +115,7 @@ mod implementation {
         NonNull::new(base).ok_or_else(|| "the system gave the address 0".to_owned())
     }
 
-    /// Makes the pages readable, writable and zero; `stale` pages may hold old contents.
+    /// Makes the pages readable and writable, and zero unless they hold old contents.
     ///
     /// # Safety
     /// `start` is where `range` begins in a window, the range is made of whole pages of it, and is
@@ -123,17 +123,12 @@ mod implementation {
     pub(in super::super) unsafe fn commit(
         start: NonNull<u8>,
         range: &Range<u64>,
-        stale: bool,
     ) -> Result<(), String> {
         let len = (range.end - range.start) as usize;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: the pages are the window's (the caller's promise), and only gain rights.
         if unsafe { libc::mprotect(start.as_ptr().cast(), len, access) } != 0 {
             return Err(Error::last_os_error().to_string());
-        }
-        if stale {
-            // SAFETY: the pages are writable since just now, and nobody uses them yet.
-            unsafe { start.write_bytes(0, len) };
         }
         Ok(())
     }
@@ -239,7 +234,7 @@ mod implementation {
         NonNull::new(start.cast()).ok_or_else(Error::last_os_error)
     }
 
-    /// Makes the pages readable, writable and zero; `stale` pages may hold old contents.
+    /// Makes the pages readable and writable, and zero unless they hold old contents.
     ///
     /// # Safety
     /// `start` is where `range` begins in a window, the range is made of whole pages of it, and is
@@ -247,17 +242,12 @@ mod implementation {
     pub(in super::super) unsafe fn commit(
         start: NonNull<u8>,
         range: &Range<u64>,
-        stale: bool,
     ) -> Result<(), String> {
         let len = (range.end - range.start) as usize;
         // SAFETY: the pages are the window's (the caller's promise), and only gain memory and rights.
         let found = unsafe { VirtualAlloc(start.as_ptr().cast(), len, MEM_COMMIT, PAGE_READWRITE) };
         if found.is_null() {
             return Err(Error::last_os_error().to_string());
-        }
-        if stale {
-            // SAFETY: the pages are writable since just now, and nobody uses them yet.
-            unsafe { start.write_bytes(0, len) };
         }
         Ok(())
     }
@@ -311,7 +301,6 @@ mod implementation {
     pub(in super::super) unsafe fn commit(
         _start: NonNull<u8>,
         _range: &Range<u64>,
-        _stale: bool,
     ) -> Result<(), String> {
         Err("there are no address windows".to_owned())
     }

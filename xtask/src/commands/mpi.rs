@@ -11,12 +11,12 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::apt::Apt;
+use crate::apt::Needed;
 use crate::commands::test;
 use crate::env::AdapterEnv;
 use crate::error::Error;
 use crate::library::Libraries;
-use crate::process::{self, say, step};
+use crate::process::{self, step};
 use crate::provide::{EMBEDDED, Provided, Switches};
 use crate::workspace::Workspace;
 
@@ -92,32 +92,13 @@ fn has_libclang(folders: &[PathBuf], libraries: &Libraries) -> bool {
 
 /// Installs what is missing.
 fn install() -> Result<(), Error> {
-    let packages = Installed::look().missing();
-    if packages.is_empty() {
-        return Ok(());
-    }
-    let names = packages.join(" ");
-    let by_hand = |why: &str| Error::NoMpi {
-        packages: names.clone(),
-        why: why.to_owned(),
+    let needed = Needed {
+        missing: || Installed::look().missing(),
+        purpose: "ranks are started by Open MPI, and libclang reads its headers",
+        sought: "mpicc, mpirun or libclang.so",
+        by_hand: |packages, why| Error::NoMpi { packages, why },
     };
-    let Some(apt) = Apt::find() else {
-        return Err(by_hand("and has no apt-get to install it with"));
-    };
-    say(format!(
-        "installing {names} with apt-get: ranks are started by Open MPI, and libclang reads its headers"
-    ));
-    apt.install(&packages).map_err(|error| match error {
-        Error::NeedsRoot { .. } => by_hand("and installing needs root, with no sudo here"),
-        other => other,
-    })?;
-    match Installed::look().missing() {
-        still if still.is_empty() => Ok(()),
-        still => Err(Error::StillMissing {
-            packages: still.join(" "),
-            what: "mpicc, mpirun or libclang.so",
-        }),
-    }
+    needed.install()
 }
 
 /// Runs the command.

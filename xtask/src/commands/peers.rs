@@ -9,11 +9,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::SystemTime;
 
-use crate::apt::Apt;
+use crate::apt::Needed;
 use crate::commands::{bench, test};
 use crate::error::Error;
 use crate::library::Libraries;
-use crate::process::{self, say, step};
+use crate::process::{self, step};
 use crate::provide::Switches;
 use crate::workspace::Workspace;
 
@@ -75,32 +75,13 @@ fn has_pocl(vendors: &Path) -> bool {
 
 /// Installs what is missing.
 fn install() -> Result<(), Error> {
-    let packages = Installed::look().missing();
-    if packages.is_empty() {
-        return Ok(());
-    }
-    let names = packages.join(" ");
-    let by_hand = |why: &str| Error::NoPocl {
-        packages: names.clone(),
-        why: why.to_owned(),
+    let needed = Needed {
+        missing: || Installed::look().missing(),
+        purpose: "PoCL is OpenCL on the processor, one of the peers",
+        sought: "libOpenCL.so.1 or an entry of PoCL in /etc/OpenCL/vendors",
+        by_hand: |packages, why| Error::NoPocl { packages, why },
     };
-    let Some(apt) = Apt::find() else {
-        return Err(by_hand("and has no apt-get to install it with"));
-    };
-    say(format!(
-        "installing {names} with apt-get: PoCL is OpenCL on the processor, one of the peers"
-    ));
-    apt.install(&packages).map_err(|error| match error {
-        Error::NeedsRoot { .. } => by_hand("and installing needs root, with no sudo here"),
-        other => other,
-    })?;
-    match Installed::look().missing() {
-        still if still.is_empty() => Ok(()),
-        still => Err(Error::StillMissing {
-            packages: still.join(" "),
-            what: "libOpenCL.so.1 or an entry of PoCL in /etc/OpenCL/vendors",
-        }),
-    }
+    needed.install()
 }
 
 /// Runs the command.
