@@ -87,8 +87,8 @@ pub struct AdapterDescription {
     pub device_type: wgpu::DeviceType,
     /// The driver's name and version, as far as known.
     pub driver: String,
-    /// The address on the PCI bus, where the backend tells: it tells two cards of one name apart, and shows that adapters
-    /// of two backends are one card.
+    /// The address on the PCI bus, where the backend tells. On Vulkan it tells two cards of one name apart; Direct3D 12
+    /// gives cards of one kind the address of the first.
     pub pci_address: Option<String>,
 }
 

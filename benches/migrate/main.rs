@@ -1,9 +1,9 @@
 //! What it costs to move buffers between devices, against reading them back and uploading them by hand in raw wgpu, on
 //! the same devices and in turn; and what it costs to find out that nothing has to move.
 //!
-//! Pairs are two adapters, two devices of each adapter, and two adapters that share no memory (`_copies`). The last lines
-//! are the rows: `ratio <row>/<pair> = <median> (<min>..<max>) goal <= <limit>`, in time or in bytes moved, and
-//! `time <row> = ...` in microseconds.
+//! Pairs are two devices of each adapter, the first adapter and the last, two cards that are neighbours, and two adapters
+//! that share no memory (`_copies`). The last lines are the rows: `ratio <row>/<pair> = <median> (<min>..<max>) goal <= <limit>`,
+//! in time or in bytes moved, and `time <row> = ...` in microseconds.
 //!
 //! `cargo test --bench migrate` measures nothing: it checks the planner's decisions.
 
@@ -17,7 +17,7 @@ use std::time::Instant;
 use tombolo::{Buffer, Context, Device, DeviceOptions, Kernel, buffers::Placement};
 
 use byhand::{Halos, Whole};
-use support::{Error, ours, pairs, row, spread, word};
+use support::{Error, ours, pairs, row, spread, words};
 
 /// Bytes of a buffer that moves whole, and how often it goes to and fro in a measurement.
 const BYTES: u64 = 16 << 20;
@@ -64,7 +64,7 @@ fn main() -> Result<(), Error> {
     }
     let context = Context::new()?;
     let mut rows = Vec::new();
-    for (name, [one, other]) in two(&context)? {
+    for (name, [one, other], is_one) in two(&context)? {
         eprintln!("{name}");
         let devices = [&one, &other];
         for (label, placement) in [("whole", Placement::Device), ("handed", Placement::Auto)] {
@@ -76,9 +76,8 @@ fn main() -> Result<(), Error> {
         rows.push(row("halo_time", &name, 2.0, times));
         let bytes = unchanged(&context, devices)?;
         rows.push(row("unchanged_bytes", &name, 0.0, bytes));
-        let is_one = one.name() == other.name() && !name.ends_with(TWO);
-        if is_one && !name.ends_with(COPIES) {
-            let label = format!("launch_of_100_ranges_us/{}", word(one.name()));
+        if is_one {
+            let label = format!("launch_of_100_ranges_us/{name}");
             rows.push(time(&label, 2.0, decision(&context, &one, &other)?));
         }
     }
@@ -89,14 +88,10 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-/// Of pairs without common memory.
-const COPIES: &str = "_copies";
-/// Of two adapters of one name.
-const TWO: &str = "_two";
-
-/// The pairs, and what to call them.
-fn two(context: &Context) -> Result<Vec<(String, [Device; 2])>, Error> {
+/// The pairs, what to call them, and whether they are of one adapter and share memory.
+fn two(context: &Context) -> Result<Vec<(String, [Device; 2], bool)>, Error> {
     let adapters = context.adapters();
+    let words = words(adapters.iter().map(|adapter| adapter.name.as_str()));
     let mut pairs = Vec::new();
     let mut open = |one: usize, other: usize, import: bool| -> Result<(), Error> {
         let mut options = DeviceOptions::default();
@@ -105,25 +100,28 @@ fn two(context: &Context) -> Result<Vec<(String, [Device; 2])>, Error> {
             context.device_at_with(one, options.clone())?,
             context.device_at_with(other, options)?,
         ];
-        let names = (word(devices[0].name()), word(devices[1].name()));
-        let suffix = if import { "" } else { COPIES };
-        let two = match one != other && names.0 == names.1 {
-            true => TWO,
-            false => "",
-        };
-        pairs.push((format!("{}_{}{two}{suffix}", names.0, names.1), devices));
+        let suffix = if import { "" } else { "_copies" };
+        let name = format!("{}_{}{suffix}", words[one], words[other]);
+        pairs.push((name, devices, one == other && import));
         Ok(())
     };
     for adapter in &adapters {
         open(adapter.index, adapter.index, true)?;
     }
-    // Two cards of one name are a pair as well.
+    let last = adapters.len() - 1;
+    if last > 0 {
+        open(0, last, true)?;
+    }
+    // Two cards, and not one card of two backends.
     for pair in adapters.windows(2) {
-        if pair[0].device_type == pair[1].device_type {
-            open(pair[0].index, pair[1].index, true)?;
+        let [one, other] = [pair[0].index, pair[1].index];
+        let are_cards = pair.iter().all(|adapter| adapter.pci_address.is_some())
+            && pair[0].pci_address != pair[1].pci_address;
+        if are_cards && (one, other) != (0, last) {
+            open(one, other, true)?;
         }
     }
-    open(0, adapters.len() - 1, false)?;
+    open(0, last, false)?;
     Ok(pairs)
 }
 

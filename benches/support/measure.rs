@@ -17,6 +17,16 @@ pub fn seconds(work: impl FnOnce() -> Result<(), Error>) -> Result<f64, Error> {
 /// Ratios of ours to theirs, run in turn `count` times after a warm-up.
 pub fn pairs(
     count: usize,
+    ours: impl FnMut() -> Result<(), Error>,
+    theirs: impl FnMut() -> Result<(), Error>,
+) -> Result<Vec<f64>, Error> {
+    pairs_by(|work| seconds(work), count, ours, theirs)
+}
+
+/// As [`pairs`], with a clock of one's own: `seconds` runs what it is given.
+pub fn pairs_by(
+    seconds: impl Fn(&mut dyn FnMut() -> Result<(), Error>) -> Result<f64, Error>,
+    count: usize,
     mut ours: impl FnMut() -> Result<(), Error>,
     mut theirs: impl FnMut() -> Result<(), Error>,
 ) -> Result<Vec<f64>, Error> {
@@ -75,6 +85,21 @@ impl Rows {
             println!("{row} = {}{goal}", spread(values, digits));
         }
     }
+}
+
+/// What rows call each of these adapters: the word of its name, and for later ones of the same word a number behind it.
+pub fn words<'n>(names: impl IntoIterator<Item = &'n str>) -> Vec<String> {
+    let mut seen = BTreeMap::new();
+    let names = names.into_iter().map(|name| {
+        let word = word(name);
+        let times: &mut u32 = seen.entry(word).or_default();
+        *times += 1;
+        match *times {
+            1 => word.to_owned(),
+            times => format!("{word}_{times}"),
+        }
+    });
+    names.collect()
 }
 
 /// What rows call an adapter.

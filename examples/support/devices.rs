@@ -29,14 +29,14 @@ impl Choice {
         options.import_host_memory = !self.copies;
         let one = context.device_with(options.clone())?;
         let adapters = context.adapters();
-        // One adapter may be there for several backends, with one address, or under one name where no backend tells
+        // One adapter may be there for several backends, with one address, or under one name or several where not all backends tell
         // addresses; and a GPU is not to wait for a processor.
         let software = |ty| ty == wgpu::DeviceType::Cpu;
         let capabilities = one.capabilities();
         let is_other =
             |known: &AdapterDescription| match (&known.pci_address, &capabilities.pci_address) {
                 (Some(there), Some(here)) => there != here,
-                _ => known.name != one.name(),
+                _ => known.name != one.name() && known.backend == capabilities.backend,
             };
         let mut others = adapters.iter().filter(|known| {
             is_other(known) && software(known.device_type) == software(capabilities.device_type)

@@ -51,7 +51,8 @@ pub enum WindowError {
     /// The process has not enough address space left, for example because of a resource limit.
     #[error(
         "reserving an address window of {size} bytes failed: {reason}; \
-         ask for less, or raise the limit of the process's address space (ulimit -v)"
+         ask for less, or raise the limit of the process's address space{}",
+        if cfg!(unix) { " (ulimit -v)" } else { "" }
     )]
     Reserve {
         /// The size asked for, in bytes.

@@ -84,8 +84,8 @@ pub enum Error {
     },
     /// PoCL cannot be started here.
     #[error(
-        "this machine lacks {packages}, {why}; install by hand (Fedora: pocl ocl-icd, Arch: pocl ocl-icd, macOS: brew install \
-         pocl) and try again, or leave its rows out with --no-pocl"
+        "this machine lacks {packages}, {why}; install by hand (Fedora and Arch: pocl ocl-icd) and try \
+         again, or leave its rows out with --no-pocl"
     )]
     NoPocl {
         /// The Debian names of what is missing.

@@ -190,6 +190,52 @@ mod tests {
         );
     }
 
+    /// Packages with lock files of their own are built with `--locked`, and not by the tests.
+    #[test]
+    fn lock_files_beside_know_what_the_crate_depends_on() {
+        let workspace = Workspace::find().unwrap();
+        let mut metadata = workspace.cargo();
+        metadata.args([
+            "metadata",
+            "--no-deps",
+            "--offline",
+            "--format-version",
+            "1",
+        ]);
+        let output = crate::process::output(&mut metadata).unwrap();
+        let found: serde_json::Value = serde_json::from_str(&output).unwrap();
+        let packages = found["packages"].as_array().unwrap();
+        let is_crate = |package: &&serde_json::Value| package["name"] == "tombolo";
+        let package = packages.iter().find(is_crate).unwrap();
+        let dependencies = package["dependencies"].as_array().unwrap();
+        let is_built = |one: &&serde_json::Value| one["kind"].is_null() && one["optional"] == false;
+        let built = dependencies.iter().filter(is_built);
+        let names: Vec<&str> = built.map(|one| one["name"].as_str().unwrap()).collect();
+        assert!(names.contains(&"wgpu"));
+        let others = [
+            workspace.fuzz_manifest(),
+            workspace.port_manifest(),
+            workspace.mpi_manifest(),
+            workspace.peers_manifest(),
+            workspace.root().join("examples/web/Cargo.toml"),
+        ];
+        for lock in others.map(|manifest| manifest.with_extension("lock")) {
+            let text = std::fs::read_to_string(&lock).unwrap();
+            let blocks = text.split("[[package]]");
+            let of_crate = |block: &&str| block.contains("name = \"tombolo\"\n");
+            let block = blocks.into_iter().find(of_crate).unwrap();
+            for name in &names {
+                let known = [format!("\"{name}\""), format!("\"{name} ")];
+                let is_known = known.iter().any(|one| block.contains(one));
+                assert!(
+                    is_known,
+                    "{} lacks {name}: cargo update -p tombolo",
+                    lock.display()
+                );
+            }
+        }
+    }
+
     #[test]
     fn only_package_descriptions_are_withheld() {
         assert!(describes_a_package("CARGO_PKG_NAME"));

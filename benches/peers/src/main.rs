@@ -4,10 +4,11 @@
 //! - PoCL, which is OpenCL on the processor, and Rust on the threads of rayon, against the adapter compiled in.
 //!
 //! Both sides of a row have the same grid and the same data, and their results are compared with what the processor computes
-//! one after the other. They run in turn, each row is the median of the ratios of the pairs, and the last lines are the rows:
-//! `ratio <work>_<peer>/<adapter> = <median> (<min>..<max>) goal <= <limit>`. Arguments choose the rows that contain one of
-//! them; `cpu` takes the time that processors spend on this process in place of the time that goes by: for a machine that does
-//! something else as well. `cargo xtask peers` builds and runs the program.
+//! one after the other: those of kernels before they are measured, those of launches and copies while or after they are. The
+//! sides run in turn, each row is the median of the ratios of the pairs, and the last lines are the rows:
+//! `ratio <work>_<peer>/<adapter> = <median> (<min>..<max>) goal <= <limit>`. Kernels on adapters that are processors are
+//! measured in the time that processors spend on this process, everything else in the time that goes by. Arguments choose the
+//! rows that contain one of them. `cargo xtask peers` builds and runs the program.
 
 #[path = "../../../cpu/benches/embedded/clock.rs"]
 mod clock;
@@ -31,7 +32,7 @@ use meter::Meter;
 use opencl::Pocl;
 use ours::Ours;
 use overhead::With;
-use support::{Error, word};
+use support::{Error, words};
 use work::Work;
 
 /// Pairs measured for each row.
@@ -46,6 +47,9 @@ const EMBEDDED: &str = "Tombolo";
 
 /// The rows' lines, and which of them are wanted.
 struct Rows {
+    /// For rows of kernels on adapters that are processors, which somebody else may use as well: by their time.
+    processors: Meter,
+    /// For all others: the time that goes by.
     meter: Meter,
     wanted: Vec<String>,
     lines: Vec<String>,
@@ -107,7 +111,10 @@ impl Rows {
         peer: &str,
         ready: impl FnOnce() -> Result<Run, Error>,
     ) -> Result<(), Error> {
-        let meter = self.meter;
+        let meter = match device.capabilities().device_type {
+            wgpu::DeviceType::Cpu => self.processors,
+            _ => self.meter,
+        };
         self.row(work.name, peer, adapter, KERNEL, || {
             let mut theirs = ready()?;
             let mut ours = Ours::new(device, work)?;
@@ -138,18 +145,12 @@ fn adapters(backends: wgpu::Backends) -> Result<Vec<(wgpu::Instance, wgpu::Adapt
 }
 
 fn main() -> Result<(), Error> {
-    let mut clock = Ok(Clock::Wall);
-    let mut wanted: Vec<String> = std::env::args().skip(1).collect();
-    wanted.retain(|argument| {
-        let is_clock = argument == "cpu";
-        if is_clock {
-            clock = Clock::of_processors();
-        }
-        !is_clock && !argument.starts_with('-')
-    });
     let mut rows = Rows {
-        meter: Meter { clock: clock? },
-        wanted,
+        processors: Meter {
+            clock: Clock::of_processors()?,
+        },
+        meter: Meter { clock: Clock::Wall },
+        wanted: std::env::args().skip(1).collect(),
         lines: Vec::new(),
     };
     // Of a driver's several interfaces the one that both sides would take: CubeCL brings OpenGL into this build.
@@ -157,17 +158,22 @@ fn main() -> Result<(), Error> {
     let context = Context::with_backends(backends)?;
     let peers = adapters(backends)?;
     let works = work::all();
-    for adapter in context.adapters() {
+    let known = context.adapters();
+    let names = words(known.iter().map(|adapter| adapter.name.as_str()));
+    for (adapter, name) in known.iter().zip(&names) {
         eprintln!("{}", adapter.name);
         let device = context.device_at(adapter.index)?;
-        let name = word(&adapter.name);
         let same = |(_, one): &&(wgpu::Instance, wgpu::Adapter)| {
             let info = one.get_info();
-            info.name == adapter.name && info.backend == adapter.backend
+            let address = adapter.pci_address.as_deref().unwrap_or_default();
+            // Two cards may have one name.
+            (info.name == adapter.name && info.backend == adapter.backend)
+                && info.device_pci_bus_id == address
         };
         let (instance, theirs) = (peers.iter().find(same).cloned())
             .ok_or_else(|| format!("wgpu does not list {}", adapter.name))?;
-        let cube = Cube::new(instance, theirs)?;
+        let cube = Cube::new(instance, theirs)
+            .map_err(|error| format!("CubeCL on {}: {error}", adapter.name))?;
         rows.overhead(&device, name, "cubecl", With::Cube(&cube))?;
         let meter = rows.meter;
         rows.row("read_64m_pinned", "cubecl", name, OVERHEAD, || {
@@ -183,6 +189,13 @@ fn main() -> Result<(), Error> {
         if name == EMBEDDED {
             on_processors(&mut rows, &device, name, &works)?;
         }
+    }
+    if rows.lines.is_empty() {
+        let wanted = rows.wanted.join(", ");
+        return Err(format!(
+            "no row has {wanted} in its name: rows are called <work>_<peer>/<adapter>"
+        )
+        .into());
     }
     for line in rows.lines {
         println!("{line}");

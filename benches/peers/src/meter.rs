@@ -1,6 +1,7 @@
 //! Pairs of measurements by a clock that can be chosen.
 
 use crate::clock::Clock;
+use crate::support;
 use crate::{Error, PAIRS};
 
 /// How pairs are measured.
@@ -24,30 +25,13 @@ impl Meter {
     /// Ratios of ours to theirs, run in turn after a warm-up. Who goes second finds warmer caches: both take turns.
     pub fn pairs(
         self,
-        mut ours: impl FnMut() -> Result<(), Error>,
-        mut theirs: impl FnMut() -> Result<(), Error>,
+        ours: impl FnMut() -> Result<(), Error>,
+        theirs: impl FnMut() -> Result<(), Error>,
     ) -> Result<Vec<f64>, Error> {
-        let ratios: Result<Vec<f64>, Error> = (0..=PAIRS)
-            .map(|pair| {
-                let is_first = pair % 2 == 0;
-                let before = if is_first {
-                    self.seconds(&mut ours)?
-                } else {
-                    0.0
-                };
-                let other = self.seconds(&mut theirs)?;
-                let mine = if is_first {
-                    before
-                } else {
-                    self.seconds(&mut ours)?
-                };
-                Ok(mine / other)
-            })
-            .collect();
-        Ok(ratios?.split_off(1))
+        support::pairs_by(|work| self.seconds(work), PAIRS, ours, theirs)
     }
 
-    fn seconds(self, work: &mut impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
+    fn seconds(self, work: &mut dyn FnMut() -> Result<(), Error>) -> Result<f64, Error> {
         let begun = self.clock.now();
         work()?;
         Ok(begun.elapsed().as_secs_f64())

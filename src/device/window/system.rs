@@ -274,7 +274,10 @@ mod implementation {
     /// `base` is that of a whole, unused reservation.
     pub(in super::super) unsafe fn release(base: NonNull<u8>, _size: u64) {
         // SAFETY: the caller's promise; a release takes the whole reservation, and no size.
-        unsafe { VirtualFree(base.as_ptr().cast(), 0, MEM_RELEASE) };
+        if unsafe { VirtualFree(base.as_ptr().cast(), 0, MEM_RELEASE) } == 0 {
+            let error = Error::last_os_error();
+            log::warn!("an address window of shared memory stays reserved: {error}");
+        }
     }
 }
 

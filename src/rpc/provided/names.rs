@@ -56,7 +56,8 @@ fn failed_folder(error: std::io::Error) -> FileStatus {
 fn remove_file(dir: &Dir, path: &str) -> std::io::Result<()> {
     dir.remove_file(path).map_err(|error| {
         let denied = error.kind() == std::io::ErrorKind::PermissionDenied;
-        let is_folder = || folder::describe(dir, path).is_ok_and(|it| it.kind == Kind::Folder);
+        // Of a link itself, as the removal is.
+        let is_folder = || dir.symlink_metadata(path).is_ok_and(|it| it.is_dir());
         match denied && is_folder() {
             true => std::io::ErrorKind::IsADirectory.into(),
             false => error,

@@ -34,8 +34,7 @@ pub struct Args {
     /// Format and lints of the package, and no measurement
     #[arg(long)]
     lints: bool,
-    /// Parts of the names of rows, such as `saxpy` or `launch_wait_cubecl`, all rows where none is given; and `cpu`, for the time
-    /// of processors on a machine that does something else as well
+    /// Parts of the names of rows, such as `saxpy` or `launch_wait_cubecl`; all rows where none is given
     rows: Vec<OsString>,
 }
 

@@ -74,12 +74,6 @@ impl Lanes for Hostile {
     fn trunc(&self, a: f32) -> f32 {
         a.trunc()
     }
-    fn fmin(&self, a: f32, b: f32) -> f32 {
-        if a < b { a } else { b }
-    }
-    fn fmax(&self, a: f32, b: f32) -> f32 {
-        if a > b { a } else { b }
-    }
     fn ult(&self, a: i32, b: i32) -> bool {
         (a as u32) < b as u32
     }
@@ -90,6 +84,8 @@ impl Lanes for Hostile {
         fle(a: f32, b: f32) -> bool;
         feq(a: f32, b: f32) -> bool;
         fselect(mask: bool, a: f32, b: f32) -> f32;
+        fmin(a: f32, b: f32) -> f32;
+        fmax(a: f32, b: f32) -> f32;
         iadd(a: i32, b: i32) -> i32;
         isub(a: i32, b: i32) -> i32;
         imul(a: i32, b: i32) -> i32;
