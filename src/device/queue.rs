@@ -36,7 +36,7 @@ use uniforms::UniformRing;
 const MOST_IN_LINE: usize = 4;
 
 /// How long such a thread leaves the others' work to others.
-const PATIENCE: Duration = Duration::from_millis(20);
+const TURN_TIMEOUT: Duration = Duration::from_millis(20);
 
 /// Turns a status record into the verdict of its launch.
 pub(crate) type Decoder = Arc<dyn Fn(&Record) -> Result<(), ExecutionError> + Send + Sync>;
@@ -311,7 +311,7 @@ impl Recorder<'_> {
             MutexGuard::unlocked(&mut self.state, || {
                 // The thread that completes dependencies is not helped as long as it gets on: one that waits for another
                 // one's work is woken late.
-                if !submissions.await_turn_of(&oldest, PATIENCE) {
+                if !submissions.await_turn_of(&oldest, TURN_TIMEOUT) {
                     let pending = submissions.pending_until(&oldest);
                     may_wait = (pending.iter()).all(|dependency| dependency.complete(None));
                 }

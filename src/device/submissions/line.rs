@@ -108,9 +108,9 @@ impl Submissions {
             .map(|closed| Arc::clone(&closed.batch))
     }
 
-    /// Waits until it is the batch's turn in line, or its turn is over; false if that took longer than `patience`.
-    pub(crate) fn await_turn_of(&self, batch: &Batch, patience: Duration) -> bool {
-        let deadline = Instant::now() + patience;
+    /// Waits until it is the batch's turn in line, or its turn is over; false if that took longer than `timeout`.
+    pub(crate) fn await_turn_of(&self, batch: &Batch, timeout: Duration) -> bool {
+        let deadline = Instant::now() + timeout;
         let mut state = self.line.state.lock();
         while (state.waiting.iter()).any(|closed| std::ptr::eq(&*closed.batch, batch)) {
             let left = deadline.saturating_duration_since(Instant::now());
