@@ -179,7 +179,7 @@ impl Event {
             return Ok(None);
         };
         if batch.submission().is_none() {
-            if !self.device.complete_dependencies(deadline) {
+            if !self.device.complete_dependencies_of(batch, deadline) {
                 let is_late = deadline.is_some_and(|end| Instant::now() >= end);
                 return Err(if is_late {
                     WaitError::Deadline
@@ -309,13 +309,14 @@ impl Future for EventFuture {
             let may = event.device.submissions.may_submit_behind(batch, WAIT);
             may.map_err(|error| WaitError::Failed(Arc::new(error)))?;
         }
-        let unsent = (event.batch.as_ref()).is_some_and(|batch| batch.submission().is_none());
-        if unsent {
-            let last = (event.device.queue.lock(&event.device).pending().last()).cloned();
-            if let Some(dependency) = last {
-                dependency.wake(context.waker());
-                return Poll::Pending;
-            }
+        let unsent = event
+            .batch
+            .as_ref()
+            .filter(|batch| batch.submission().is_none());
+        let last = unsent.and_then(|batch| event.device.pending_of(batch).pop());
+        if let Some(dependency) = last {
+            dependency.wake(context.waker());
+            return Poll::Pending;
         }
         let batch = match event.submitted(None) {
             Ok(Some(batch)) => batch,

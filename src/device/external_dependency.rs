@@ -26,7 +26,7 @@ pub(crate) trait ExternalDependency: Send + Sync {
 /// A batch waiting for another device may have this many times the commands of a batch without dependencies.
 const MAX_HELD_MULTIPLE: u32 = 16;
 
-/// The dependencies of a queue's open batch.
+/// The dependencies of a batch, open or in line.
 #[derive(Default)]
 pub(crate) struct ExternalDependencies {
     pending: Vec<Arc<dyn ExternalDependency>>,
@@ -82,12 +82,35 @@ impl DeviceShared {
         }
     }
 
+    /// The incomplete dependencies of a batch, and of those before it.
+    pub(crate) fn pending_of(&self, batch: &Batch) -> Vec<Arc<dyn ExternalDependency>> {
+        match batch.is_closed() {
+            true => self.submissions.pending_until(batch),
+            false => self.queue.lock(self).pending(),
+        }
+    }
+
+    /// As [`Self::complete_dependencies`], of a batch and of those before it.
+    pub(crate) fn complete_dependencies_of(
+        &self,
+        batch: &Batch,
+        deadline: Option<Instant>,
+    ) -> bool {
+        match batch.is_closed() {
+            true => self.submissions.complete_until(batch, deadline),
+            false => self.complete_dependencies(deadline),
+        }
+    }
+
     /// Submits a batch with complete dependencies, and waits for the verdict on the submission, possibly by another
     /// thread. There is no verdict inside a callback of that very submission, and for a batch without commands.
     pub(crate) fn submit(&self, batch: &Batch) {
-        // Errors are reported by the batch.
-        let _ = self.queue.lock(self).flush();
-        self.submissions.drive(&self.queue_raw, batch);
+        let mut queue = self.queue.lock(self);
+        if !batch.is_closed() {
+            // Errors are reported by the batch.
+            let _ = queue.flush();
+        }
+        queue.submit_until(batch);
     }
 
     /// Submits the recorded commands, after their dependencies.

@@ -6,7 +6,7 @@
 //!
 //! Kernels reach uniform values by dynamic offsets, so a new value needs no new bind group. A batch full of values is
 //! closed and stands in line; the recording thread goes on with the queue in hand, and the next command submits the
-//! batch.
+//! batch, unless it waits for another device: such batches are submitted by the thread that completes what they wait for.
 //!
 //! Error scopes of wgpu surround every call that wgpu might refuse, and a caught error becomes a typed one. A device
 //! opened by the runtime also has a handler for errors without a scope, which logs them instead of ending the process.
@@ -36,7 +36,7 @@ use uniforms::UniformRing;
 const MOST_IN_LINE: usize = 4;
 
 /// How long such a thread leaves the others' work to others.
-const TURN_TIMEOUT: Duration = Duration::from_millis(20);
+const TURN_TIMEOUT: Duration = Duration::from_millis(2);
 
 /// Turns a status record into the verdict of its launch.
 pub(crate) type Decoder = Arc<dyn Fn(&Record) -> Result<(), ExecutionError> + Send + Sync>;
@@ -284,7 +284,7 @@ impl Recorder<'_> {
         if is_full {
             // The batch's events carry the error.
             let _ = self.flush();
-        } else {
+        } else if self.device.submissions.last_in_line().is_some() {
             // Batches that were closed for having too many values, or for what they waited for.
             self.submit_ready();
             self.keep_line_short();
@@ -305,19 +305,18 @@ impl Recorder<'_> {
 
     /// Waits while more batches than a few are in line for other devices. Releases the queue meanwhile.
     fn keep_line_short(&mut self) {
-        while let Some(oldest) = self.device.submissions.in_line_before(MOST_IN_LINE) {
-            let submissions = &self.device.submissions;
-            let mut may_wait = true;
+        let submissions = &self.device.submissions;
+        while let Some(oldest) = submissions.in_line_before(MOST_IN_LINE) {
+            let mut may_wait = !submissions.never_blocks();
             MutexGuard::unlocked(&mut self.state, || {
                 // The thread that completes dependencies is not helped as long as it gets on: one that waits for another
                 // one's work is woken late.
-                if !submissions.await_turn_of(&oldest, TURN_TIMEOUT) {
-                    let pending = submissions.pending_until(&oldest);
-                    may_wait = (pending.iter()).all(|dependency| dependency.complete(None));
+                if may_wait && !submissions.await_turn_of(&oldest, TURN_TIMEOUT) {
+                    may_wait = submissions.complete_until(&oldest, None);
                 }
             });
             if !may_wait {
-                // Refused on threads that serve calls of kernels.
+                // Threads that serve calls of kernels are refused.
                 return;
             }
             self.submit_ready();
@@ -343,24 +342,7 @@ impl Recorder<'_> {
     /// runs callbacks of the program during a submission. Inside a callback that a submission runs, the batch is
     /// submitted at once, too.
     pub(crate) fn flush(&mut self) -> Result<(), Arc<ExecutionError>> {
-        loop {
-            let mut pending = self.device.submissions.pending();
-            if self.state.encoder.is_some() {
-                pending.extend_from_slice(self.state.dependencies.pending());
-            }
-            if pending.is_empty() {
-                break;
-            }
-            let mut are_complete = false;
-            MutexGuard::unlocked(&mut self.state, || {
-                are_complete = (pending.iter()).all(|dependency| dependency.complete(None));
-            });
-            if !are_complete {
-                // The batch stays open, and goes when its dependencies are complete.
-                let what = "a batch that comes behind what another device does";
-                return Err(Arc::new(in_handler(what)));
-            }
-        }
+        self.complete_dependencies(true)?;
         let own = self.close();
         if own.is_none() {
             // Values of refused launches: no recorded command uses them.
@@ -380,11 +362,35 @@ impl Recorder<'_> {
         }
     }
 
-    /// Submits `commands` in front of the open batch, and at once.
+    /// Completes what the line waits for, and what the open batch does, without the queue in hand.
+    fn complete_dependencies(&mut self, with_open: bool) -> Result<(), Arc<ExecutionError>> {
+        loop {
+            let mut pending = self.device.submissions.pending();
+            if with_open && self.state.encoder.is_some() {
+                pending.extend_from_slice(self.state.dependencies.pending());
+            }
+            if pending.is_empty() {
+                return Ok(());
+            }
+            let mut are_complete = false;
+            MutexGuard::unlocked(&mut self.state, || {
+                are_complete = (pending.iter()).all(|dependency| dependency.complete(None));
+            });
+            if !are_complete {
+                // The batches stay, and go when their dependencies are complete.
+                let what = "a batch that comes behind what another device does";
+                return Err(Arc::new(in_handler(what)));
+            }
+        }
+    }
+
+    /// Submits `commands` in front of the open batch, and at once, behind what the line waits for. What others record
+    /// meanwhile comes behind the commands.
     pub(crate) fn submit_now(
         &mut self,
         commands: wgpu::CommandBuffer,
     ) -> Result<Arc<Batch>, Arc<ExecutionError>> {
+        self.complete_dependencies(false)?;
         let closed = ClosedBatch::of(commands);
         let batch = Arc::clone(&closed.batch);
         self.device.submissions.enqueue(closed);

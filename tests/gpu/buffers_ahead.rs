@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use crate::buffers_moving::{Kernels, pairs};
+use crate::buffers_moving::{Kernels, hops, pairs};
 use crate::cases;
 use crate::harness::{Fixture, mix};
+use tombolo::device::WaitPolicy;
 use tombolo::{Buffer, Event};
 
 cases![
@@ -12,6 +13,8 @@ cases![
     edges_that_are_written_in_between,
     steps_that_nobody_waits_for,
     edges_after_a_device_has_gone,
+    what_waits_in_line_outlives_its_device,
+    threads_that_look_until_the_end,
 ];
 
 const WORDS: usize = 64;
@@ -95,6 +98,11 @@ fn edges_of_many_steps(f: &Fixture) {
                 exchange.check(&format!("step {step}"));
             }
         }
+        // Of each device's edge, all but those by which the habit is known.
+        let found = exchange.cells.statistics();
+        let is_sent = hops(&a, &b) == 1;
+        assert_eq!(found.fetched_ahead >= 16, is_sent, "{found:?}");
+        assert!(found.sent_ahead >= found.fetched_ahead, "{found:?}");
     }
 }
 
@@ -171,4 +179,34 @@ fn edges_after_a_device_has_gone(f: &Fixture) {
         drop(goes);
         exchange.check(&format!("round {round}"));
     }
+}
+
+fn what_waits_in_line_outlives_its_device(f: &Fixture) {
+    for round in 0..4 {
+        let stays = Kernels::new(&f.device);
+        let goes = Kernels::new(&f.open(|_| {}));
+        let mut exchange = Exchange::new(f);
+        for step in 0..6 {
+            let _ = exchange.step([&stays, &goes], round * 10 + step);
+        }
+        // With everything that the other device has memory for.
+        let Exchange {
+            seen,
+            expected_seen,
+            ..
+        } = exchange;
+        drop(goes);
+        let [seen, _] = seen;
+        assert_eq!(seen.read().unwrap(), expected_seen[0], "round {round}");
+    }
+}
+
+fn threads_that_look_until_the_end(f: &Fixture) {
+    let open = || Kernels::new(&f.open(|options| options.wait = WaitPolicy::Spin(Duration::MAX)));
+    let (a, b) = (open(), open());
+    let mut exchange = Exchange::new(f);
+    for step in 0..8 {
+        let _ = exchange.step([&a, &b], step);
+    }
+    exchange.check("the last step");
 }

@@ -100,7 +100,7 @@ impl Event {
             event.may_wait(left).ok()?;
             if batch.submission().is_none() {
                 // A batch that waits for another device is no reason to wait for that device here.
-                let is_free = device.queue.lock(device).pending().is_empty();
+                let is_free = device.pending_of(batch).is_empty();
                 if !is_free {
                     return None;
                 }

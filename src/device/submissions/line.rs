@@ -68,21 +68,48 @@ impl Submissions {
 
     /// The incomplete dependencies of the batches in line, in the order of the line.
     pub(crate) fn pending(&self) -> Vec<Arc<dyn ExternalDependency>> {
-        let mut state = self.line.state.lock();
-        let waiting = state.waiting.iter_mut();
-        let all = waiting.flat_map(|closed| closed.dependencies.pending().to_vec());
-        all.collect()
+        self.pending_of(|waiting| waiting.len())
     }
 
     /// The incomplete dependencies of the batches in line up to `until`; none if `until` is no more in line.
     pub(crate) fn pending_until(&self, until: &Batch) -> Vec<Arc<dyn ExternalDependency>> {
-        let mut state = self.line.state.lock();
         let is_it = |closed: &ClosedBatch| std::ptr::eq(&*closed.batch, until);
         // Dependencies of later batches may wait for this very batch.
-        let behind = state.waiting.iter().position(is_it).map_or(0, |at| at + 1);
-        let waiting = state.waiting.iter_mut().take(behind);
+        self.pending_of(|waiting| waiting.iter().position(is_it).map_or(0, |at| at + 1))
+    }
+
+    fn pending_of(
+        &self,
+        count: impl FnOnce(&VecDeque<ClosedBatch>) -> usize,
+    ) -> Vec<Arc<dyn ExternalDependency>> {
+        let mut state = self.line.state.lock();
+        let count = count(&state.waiting);
+        let waiting = state.waiting.iter_mut().take(count);
         let all = waiting.flat_map(|closed| closed.dependencies.pending().to_vec());
         all.collect()
+    }
+
+    /// Completes what a closed batch and those before it in line wait for, without the turn in hand. False if `deadline`
+    /// came first, or this thread serves the call of a kernel in front of a dependency.
+    pub(crate) fn complete_until(&self, batch: &Batch, deadline: Option<Instant>) -> bool {
+        loop {
+            let pending = self.pending_until(batch);
+            if pending.is_empty() {
+                return true;
+            }
+            if !(pending.iter()).all(|dependency| dependency.complete(deadline)) {
+                return false;
+            }
+        }
+    }
+
+    /// As [`Self::drive`], with the handle of the queue that is kept until the device has submitted everything itself.
+    pub(crate) fn drive_kept(&self, until: &Batch) {
+        // Not with the lock in hand: the handle may be the last.
+        let queue = self.queue.lock().clone();
+        if let Some(queue) = queue {
+            self.drive(&queue, until);
+        }
     }
 
     /// The last batch that could be submitted now: all dependencies of the batches up to there are complete.

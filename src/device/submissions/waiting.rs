@@ -96,7 +96,8 @@ impl Submissions {
     /// device begins, and to be woken takes as long as a short launch.
     pub(crate) fn look_longer(&self, batch: &Batch, deadline: Option<Instant>) {
         let now = Instant::now();
-        let until = now + self.spin * LONGER;
+        // What is looked for longer than that is looked for by the wait behind, which also sees the device's loss.
+        let until = now + self.spin.saturating_mul(LONGER).min(SLICE);
         let until = deadline.map_or(until, |end| end.min(until));
         look(until, now, Instant::now, || self.has_reached(batch));
     }

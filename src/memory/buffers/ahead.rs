@@ -1,5 +1,5 @@
 //! Bytes sent ahead: what a device has fetched from another one launch after launch is copied to where both see it
-//! right behind the launch that writes it, in the batch of that launch.
+//! right behind the launch that writes it, in the batch of that launch unless the launch fills it.
 //!
 //! Two devices that exchange edges ask for an edge when the next step is recorded. By then the source may have its own
 //! next step in its queue, and a copy out would come behind that step: the devices would work in turns. Sent ahead, the
@@ -67,16 +67,18 @@ fn meet(a: &Range<u64>, b: &Range<u64>) -> bool {
 }
 
 impl<S> SentAhead<S> {
-    /// Notes that `to` needs `range`, and returns the bytes if they were sent.
-    pub(super) fn fetch(&mut self, to: Place, range: &Range<u64>) -> Option<S> {
+    /// Notes that `to` needs `range`, and returns the bytes if they were sent; and what was sent by a habit that goes.
+    pub(super) fn fetch(&mut self, to: Place, range: &Range<u64>) -> (Option<S>, Option<S>) {
         if range.end - range.start > MOST_BYTES {
-            return None;
+            return (None, None);
         }
+        let mut dropped = None;
         match self.habit(to, range) {
             Some(habit) => (habit.fetched, habit.vain) = (habit.fetched.saturating_add(1), 0),
             None => {
                 if self.habits.len() == MOST {
-                    self.habits.remove(0);
+                    let Habit { to, range, .. } = self.habits.remove(0);
+                    dropped = self.take(to, &range);
                 }
                 self.habits.push(Habit {
                     to,
@@ -86,6 +88,10 @@ impl<S> SentAhead<S> {
                 });
             }
         }
+        (self.take(to, range), dropped)
+    }
+
+    fn take(&mut self, to: Place, range: &Range<u64>) -> Option<S> {
         let at = (self.sent.iter()).position(|sent| sent.to == to && sent.range == *range)?;
         Some(self.sent.swap_remove(at).what)
     }
@@ -133,9 +139,13 @@ impl Root {
         let Some(copy) = state.copy(place).filter(|copy| !copy.is_common()) else {
             return;
         };
+        let wanted = copy.ahead.wanted(written);
+        if wanted.is_empty() {
+            return;
+        }
         let (source, base) = (Arc::clone(&copy.shared), copy.base);
         let owner = &source.device;
-        for (to, range) in copy.ahead.wanted(written) {
+        for (to, range) in wanted {
             let Some(device) = state.copy(to).map(|copy| Arc::clone(&copy.shared.device)) else {
                 continue;
             };
@@ -143,7 +153,7 @@ impl Root {
             let bytes = words.end - words.start;
             let exchange = &self.context().exchange;
             // Without a slot, the bytes are fetched when they are needed.
-            let Some(slot) = exchange.take(bytes, owner, &device) else {
+            let Some(slot) = exchange.take_ahead(bytes, owner, &device) else {
                 return;
             };
             let mut queue = owner.queue.lock(owner);
@@ -161,6 +171,8 @@ impl Root {
                 copy.used(&batch, None, now);
                 copy.ahead.send(to, range, (slot, batch));
             }
+            state.statistics.sent_ahead += 1;
+            self.context().count(|totals| totals.sent_ahead += 1);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Carries plans out: copies from the places with the bytes to the place in want of the bytes.
 //!
-//! Copies out of a device are submitted at once, in front of recorded commands not yet submitted, unless those write
-//! the bytes. Copies into a device are recorded in its open batch, which waits for bytes still on their way ([`Hop`]);
+//! Copies out of a device are submitted at once, in front of the open batch unless that writes the bytes, and behind the
+//! batches that are closed; bytes that were sent ahead ([`ahead`](super::ahead)) need no copy out. Copies into a device are recorded in its open batch, which waits for bytes still on their way ([`Hop`]);
 //! earlier commands are submitted first, and so wait for nothing.
 //!
 //! Copies out go first because two devices exchanging edges would otherwise each send the edge behind the *next* step,
@@ -57,8 +57,8 @@ struct Load {
     outcomes: Vec<Arc<Outcome>>,
     /// The transfer that fills `memory`, if any, and the source device.
     hop: Option<(Arc<Hop>, Arc<DeviceShared>)>,
-    /// The slot to give back after the batch.
-    used: Option<Crate>,
+    /// The slot to give back, and the batch of the source that fills it.
+    used: Option<(Crate, Arc<Batch>)>,
 }
 
 /// The plan's uploads to `memory`, the memory of one place or several, in pieces as long as possible.
@@ -289,11 +289,13 @@ impl Root {
 
     fn give_back(&self, loads: Vec<Load>, user: Option<(&Arc<DeviceShared>, &Arc<Batch>)>) {
         for load in loads {
-            // Without a recorded batch the slot is dropped: the source may still write there, with no known end.
-            if let (Some(used), Some((device, batch))) = (load.used, user) {
-                let end = End::of(device, Arc::clone(batch));
-                self.context().exchange.give(used, vec![end]);
-            }
+            let (Some((slot, filled)), Some((_, source))) = (load.used, &load.hop) else {
+                continue;
+            };
+            // Also behind the source's batch: the user's may be refused, and says nothing of the source then.
+            let mut ends = vec![End::of(source, filled)];
+            ends.extend(user.map(|(device, batch)| End::of(device, Arc::clone(batch))));
+            self.context().exchange.give(slot, ends);
         }
     }
 
@@ -357,9 +359,12 @@ impl Root {
         let (source, base) = (Arc::clone(&copy.shared), copy.base);
         let owner = Arc::clone(&source.device);
         owner.lost.check().map_err(Arc::new)?;
-        if let Some((slot, batch)) =
-            (state.copy_mut(from)).and_then(|copy| copy.ahead.fetch(place, &range))
-        {
+        let (sent, dropped) =
+            (state.copy_mut(from)).map_or((None, None), |copy| copy.ahead.fetch(place, &range));
+        if let (Some(copy), Some(dropped)) = (state.copy(from), dropped) {
+            copy.take_back(vec![dropped]);
+        }
+        if let Some((slot, batch)) = sent {
             if !batch.is_closed() {
                 owner.queue.lock(&owner).pass_on();
             }
@@ -367,6 +372,8 @@ impl Root {
             if is_coming && slot.seen_by(device).is_some() {
                 let depends_on = state.depends_on(from, &range);
                 loads.extend(arriving(&owner, device, range, (slot, batch), depends_on));
+                state.statistics.fetched_ahead += 1;
+                self.context().count(|totals| totals.fetched_ahead += 1);
                 return Ok(());
             }
             (self.context().exchange).give(slot, vec![End::of(&owner, batch)]);
@@ -427,15 +434,14 @@ fn arriving(
 ) -> Option<Load> {
     let memory = slot.seen_by(device)?.clone();
     let outcome = Outcome::of_transfer(owner, depends_on);
-    let piece = Piece::Sent(End::of(owner, batch), Arc::downgrade(owner));
-    let hop = Hop::new(vec![piece], Arc::clone(&outcome));
+    let hop = Hop::of_sent(owner, &batch, Arc::clone(&outcome));
     Some(Load {
         at: range.start % 4,
         range,
         memory: Some(memory),
         outcomes: vec![outcome],
         hop: Some((hop, Arc::clone(owner))),
-        used: Some(slot),
+        used: Some((slot, batch)),
     })
 }
 

@@ -63,6 +63,26 @@ impl Exchange {
         a: &Arc<DeviceShared>,
         b: &Arc<DeviceShared>,
     ) -> Option<Crate> {
+        self.take_within(WINDOW_BYTES, bytes, a, b)
+    }
+
+    /// As [`Self::take`], for bytes that nobody has asked for: half of the window is left to those that are.
+    pub(super) fn take_ahead(
+        &self,
+        bytes: u64,
+        a: &Arc<DeviceShared>,
+        b: &Arc<DeviceShared>,
+    ) -> Option<Crate> {
+        self.take_within(WINDOW_BYTES / 2, bytes, a, b)
+    }
+
+    fn take_within(
+        &self,
+        most: u64,
+        bytes: u64,
+        a: &Arc<DeviceShared>,
+        b: &Arc<DeviceShared>,
+    ) -> Option<Crate> {
         let bytes = bytes.next_power_of_two().max(LEAST_BYTES);
         let mut state = lock(&self.0);
         let State { idle, busy, .. } = &mut *state;
@@ -74,7 +94,7 @@ impl Exchange {
         let fits = |known: &Crate| known.bytes == bytes;
         let mut found = match idle.iter().position(fits) {
             Some(at) => idle.swap_remove(at),
-            None => state.cut(bytes)?,
+            None => state.cut(bytes, most)?,
         };
         drop(state);
         (found.imports).retain(|_, (owner, _)| owner.strong_count() > 0);
@@ -117,7 +137,8 @@ impl Exchange {
 }
 
 impl State {
-    fn cut(&mut self, bytes: u64) -> Option<Crate> {
+    /// A new slot, with at most `most` bytes cut in all.
+    fn cut(&mut self, bytes: u64, most: u64) -> Option<Crate> {
         let window = self.window.get_or_insert_with(|| {
             let window = Window::reserve(WINDOW_BYTES);
             if let Err(error) = &window {
@@ -127,7 +148,7 @@ impl State {
         });
         let window = window.as_ref()?;
         let start = self.cut;
-        if start + bytes > WINDOW_BYTES {
+        if start + bytes > most {
             return None;
         }
         window.commit(start..start + bytes).ok()?;

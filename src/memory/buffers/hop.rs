@@ -1,7 +1,7 @@
 //! Host-staged transfers between devices, and the order between two devices' batches.
 //!
-//! The copy out of the source is submitted when the transfer is made; the copy into the target is recorded in the
-//! target's open batch, from memory that the host fills when the bytes arrive. Until then the batch is held back
+//! The copy out of the source is submitted when the transfer is made, or is in a closed batch of the source that may wait
+//! itself ([`Hop::of_sent`]); the copy into the target is recorded in the target's open batch, from memory that the host fills when the bytes arrive. Until then the batch is held back
 //! ([`ExternalDependency`]), and the recording thread goes on. A thread of the context completes the dependencies in
 //! order and submits the batches.
 
@@ -30,6 +30,9 @@ pub(super) struct Hop {
     changed: Condvar,
     /// The submissions of all source devices.
     sources: Vec<Arc<Submissions>>,
+    /// A batch of another device that may be in line itself, and is submitted before any piece: outside of the work of a
+    /// single thread, since callbacks of the program run, and since every thread that waits has to find out whether it may.
+    sent: Option<(End, Weak<DeviceShared>)>,
     /// The outcome of the bytes.
     outcome: Arc<Outcome>,
 }
@@ -56,10 +59,8 @@ pub(super) enum Piece {
         device: wgpu::Device,
         to: wgpu::Buffer,
     },
-    /// The end of a submitted batch of another device.
+    /// The end of a closed batch of another device.
     End(End),
-    /// The end of a closed batch of another device, which may wait for others itself.
-    Sent(End, Weak<DeviceShared>),
 }
 
 /// The end of a batch, without a hold on the device.
@@ -93,22 +94,20 @@ impl End {
         let _ = self.wait(None);
     }
 
-    /// Sees to the submission of a closed batch, behind what the batch waits for.
-    fn send(&self, device: &DeviceShared, deadline: Option<Instant>) -> Result<(), Missed> {
+    /// Sees to the submission of a closed batch, behind what the batch waits for. False if `deadline` came first, or this
+    /// thread serves the call of a kernel in front of it.
+    fn send(&self, device: &Weak<DeviceShared>, deadline: Option<Instant>) -> bool {
         if self.batch.submission().is_some() {
-            return Ok(());
+            return true;
         }
-        for dependency in self.submissions.pending_until(&self.batch) {
-            if !dependency.complete(deadline) {
-                return Err(match deadline.is_some_and(|end| Instant::now() >= end) {
-                    true => Missed::Deadline,
-                    false => Missed::InHandler(self.refused()),
-                });
-            }
+        if !self.submissions.complete_until(&self.batch, deadline) {
+            return false;
         }
-        device.residents.submitting();
-        self.submissions.drive(&device.queue_raw, &self.batch);
-        Ok(())
+        if let Some(device) = device.upgrade() {
+            device.residents.submitting();
+        }
+        self.submissions.drive_kept(&self.batch);
+        true
     }
 
     fn refused(&self) -> ExecutionError {
@@ -119,7 +118,7 @@ impl End {
     /// Waits until nothing up to the batch runs, also after a refusal of the batch. Then returns the failure, if any.
     fn wait(&self, deadline: Option<Instant>) -> Result<(), Missed> {
         let Some(submission) = self.batch.submission() else {
-            // The batch is submitted before the piece is made, unless the submission itself runs this.
+            // The batch is submitted before this is asked for, unless the submission itself runs this.
             return Err(Missed::Failed(ExecutionError::InCallback {
                 what: "a transfer behind a batch that is just being submitted",
             }));
@@ -146,12 +145,6 @@ impl Piece {
     fn happen(&self, deadline: Option<Instant>) -> Result<(), Missed> {
         let (from, device, to) = match self {
             Self::End(end) => return end.wait(deadline),
-            Self::Sent(end, device) => {
-                if let Some(device) = device.upgrade() {
-                    end.send(&device, deadline)?;
-                }
-                return end.wait(deadline);
-            }
             Self::Bytes { from, device, to } => (from, device, to),
         };
         from.arrive(deadline)?;
@@ -181,11 +174,30 @@ impl Piece {
 
 impl Hop {
     pub(super) fn new(pieces: Vec<Piece>, outcome: Arc<Outcome>) -> Arc<Self> {
+        Self::behind(None, pieces, outcome)
+    }
+
+    /// The end of a closed batch of `device`.
+    pub(super) fn of_sent(
+        device: &Arc<DeviceShared>,
+        batch: &Arc<Batch>,
+        outcome: Arc<Outcome>,
+    ) -> Arc<Self> {
+        let end = || End::of(device, Arc::clone(batch));
+        let sent = (end(), Arc::downgrade(device));
+        Self::behind(Some(sent), vec![Piece::End(end())], outcome)
+    }
+
+    fn behind(
+        sent: Option<(End, Weak<DeviceShared>)>,
+        pieces: Vec<Piece>,
+        outcome: Arc<Outcome>,
+    ) -> Arc<Self> {
         let mut sources: Vec<Arc<Submissions>> = Vec::new();
         for piece in &pieces {
             let source = match piece {
                 Piece::Bytes { from, .. } => from.submissions(),
-                Piece::End(end) | Piece::Sent(end, _) => &end.submissions,
+                Piece::End(end) => &end.submissions,
             };
             if !sources.iter().any(|known| Arc::ptr_eq(known, source)) {
                 sources.push(Arc::clone(source));
@@ -193,6 +205,7 @@ impl Hop {
         }
         Arc::new(Self {
             sources,
+            sent,
             state: Mutex::new(State {
                 work: Work::Left(pieces.into()),
                 wakers: Vec::new(),
@@ -223,6 +236,10 @@ impl Hop {
 
 impl ExternalDependency for Hop {
     fn complete(&self, deadline: Option<Instant>) -> bool {
+        let sent = self.sent.as_ref();
+        if !self.is_complete() && sent.is_some_and(|(end, device)| !end.send(device, deadline)) {
+            return false;
+        }
         let mut state = lock(&self.state);
         let mut pieces = loop {
             match std::mem::replace(&mut state.work, Work::Busy) {

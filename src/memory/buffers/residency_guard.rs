@@ -361,8 +361,8 @@ impl<'r> ResidencyGuard<'r> {
         let outcome = Outcome::new("the order between devices".into(), Vec::new());
         let hop = Hop::new(pieces, outcome);
         let mut queue = self.device.queue.lock(&self.device);
-        if queue.has_commands() && !queue.dependencies().has_held() {
-            let _ = queue.flush();
+        if queue.has_commands() {
+            queue.pass_on();
         }
         queue.dependencies().hold_for(Arc::clone(&hop) as _);
         // So that the batch is not empty.

@@ -17,6 +17,10 @@ pub struct BufferStatistics {
     /// Writes of different devices and threads to the same bytes, where the second was enqueued before the end of the
     /// first, and without a wait for the first. Counted for the second write; the order of the two is a race.
     pub conflicts: u64,
+    /// Ranges sent ahead to another device, since that device had fetched them before.
+    pub sent_ahead: u64,
+    /// Ranges that had been sent ahead when they were needed.
+    pub fetched_ahead: u64,
 }
 
 /// The memory of a context's buffers on one device.

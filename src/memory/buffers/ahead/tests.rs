@@ -11,20 +11,20 @@ fn a_range_is_sent_once_it_was_fetched_often_and_no_more_after_being_sent_in_vai
     let mut ahead: SentAhead<u32> = SentAhead::default();
     let (to, edge, strip) = (place(2), 8..16, 0..64);
     for _ in 1..OFTEN {
-        assert_eq!(ahead.fetch(to, &edge), None);
+        assert_eq!(ahead.fetch(to, &edge), (None, None));
         assert_eq!(ahead.wanted(&strip), []);
     }
-    assert_eq!(ahead.fetch(to, &edge), None);
+    assert_eq!(ahead.fetch(to, &edge), (None, None));
     assert_eq!(ahead.wanted(&strip), [(to, edge.clone())]);
     // Only a write of the whole range makes all its bytes new.
     assert_eq!(ahead.wanted(&(9..64)), []);
     assert_eq!(ahead.wanted(&(0..15)), []);
     for number in 0..10 {
         ahead.send(to, edge.clone(), number);
-        assert_eq!(ahead.fetch(place(3), &edge), None);
-        assert_eq!(ahead.fetch(to, &(8..15)), None);
-        assert_eq!(ahead.fetch(to, &edge), Some(number));
-        assert_eq!(ahead.fetch(to, &edge), None);
+        assert_eq!(ahead.fetch(place(3), &edge), (None, None));
+        assert_eq!(ahead.fetch(to, &(8..15)), (None, None));
+        assert_eq!(ahead.fetch(to, &edge), (Some(number), None));
+        assert_eq!(ahead.fetch(to, &edge), (None, None));
         assert_eq!(ahead.written(&strip), []);
     }
     for number in 0..VAIN {
@@ -38,10 +38,25 @@ fn a_range_is_sent_once_it_was_fetched_often_and_no_more_after_being_sent_in_vai
 }
 
 #[test]
+fn what_a_forgotten_habit_has_sent_is_given_back() {
+    let mut ahead: SentAhead<u64> = SentAhead::default();
+    let range = |at: u64| at * 4..at * 4 + 4;
+    for at in 0..MOST as u64 {
+        (0..OFTEN).for_each(|_| assert_eq!(ahead.fetch(place(2), &range(at)), (None, None)));
+        ahead.send(place(2), range(at), at);
+    }
+    for at in 0..MOST as u64 {
+        let other = range(at + 100);
+        assert_eq!(ahead.fetch(place(2), &other), (None, Some(at)));
+    }
+    assert_eq!(ahead.take_all(), []);
+}
+
+#[test]
 fn large_ranges_are_never_sent() {
     let mut ahead: SentAhead<u32> = SentAhead::default();
     let large = 0..MOST_BYTES + 1;
-    (0..10).for_each(|_| assert_eq!(ahead.fetch(place(2), &large), None));
+    (0..10).for_each(|_| assert_eq!(ahead.fetch(place(2), &large), (None, None)));
     assert_eq!(ahead.wanted(&large), []);
 }
 
@@ -80,12 +95,12 @@ proptest! {
                     }
                 }
                 Step::Fetch(to, range) => {
-                    if let Some(sent) = ahead.fetch(place(to), &range) {
+                    if let (Some(sent), _) = ahead.fetch(place(to), &range) {
                         prop_assert_eq!(sent, bytes(&memory, &range));
                     }
                 }
             }
-            prop_assert!(ahead.habits.len() <= MOST && ahead.sent.len() <= MOST * 4);
+            prop_assert!(ahead.sent.len() <= ahead.habits.len() && ahead.habits.len() <= MOST);
         }
     }
 }
