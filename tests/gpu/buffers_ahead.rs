@@ -182,21 +182,29 @@ fn edges_after_a_device_has_gone(f: &Fixture) {
 }
 
 fn what_waits_in_line_outlives_its_device(f: &Fixture) {
-    for round in 0..4 {
+    let long: Buffer<u32> = f.context.buffer_from(&vec![1; 1 << 22]).unwrap();
+    for round in 0..3 {
         let stays = Kernels::new(&f.device);
         let goes = Kernels::new(&f.open(|_| {}));
         let mut exchange = Exchange::new(f);
-        for step in 0..6 {
+        for step in 0..4 {
+            let _ = exchange.step([&stays, &goes], round * 10 + step);
+        }
+        // So that everything behind is still in line when the device goes.
+        for _ in 0..8 {
+            stays.add(&long, 1).unwrap();
+        }
+        for step in 4..6 {
             let _ = exchange.step([&stays, &goes], round * 10 + step);
         }
         // With everything that the other device has memory for.
         let Exchange {
-            seen,
+            cells,
+            seen: [seen, seen_by_other],
             expected_seen,
             ..
         } = exchange;
-        drop(goes);
-        let [seen, _] = seen;
+        drop((cells, seen_by_other, goes));
         assert_eq!(seen.read().unwrap(), expected_seen[0], "round {round}");
     }
 }
