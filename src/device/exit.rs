@@ -173,6 +173,11 @@ impl Worker {
         *lock(&self.0) = Some(thread);
     }
 
+    /// Whether the thread is over, or was never there.
+    pub(crate) fn has_ended(&self) -> bool {
+        lock(&self.0).as_ref().is_none_or(JoinHandle::is_finished)
+    }
+
     /// Waits for the thread, except on the thread itself. The thread must have been told to end.
     ///
     /// Threads inside never wait, since two might wait for each other; and behind a closed guard no thread ends.

@@ -241,7 +241,7 @@ impl Root {
                 state.arrivals.push(arrival);
             }
             if let Some((hop, source)) = &load.hop {
-                self.context().transfer_thread.send(hop, source, device);
+                self.context().transfer_threads.send(hop, source, device);
             }
         }
     }

@@ -1,11 +1,11 @@
-//! State common to the buffers of a context: the thread and memory for transfers, devices without a direct way between
+//! State common to the buffers of a context: the threads and memory for transfers, devices without a direct way between
 //! them, and figures.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use super::exchange::Exchange;
-use super::hop::TransferThread;
+use super::hop::TransferThreads;
 use super::root::Root;
 use super::statistics::BufferStatistics;
 use crate::device::DeviceShared;
@@ -14,7 +14,7 @@ use crate::device::wait::lock;
 /// The buffers of one context.
 #[derive(Default)]
 pub(crate) struct ContextBuffers {
-    pub(super) transfer_thread: TransferThread,
+    pub(super) transfer_threads: TransferThreads,
     pub(super) exchange: Exchange,
     /// Devices that refused to share memory with each other.
     closed: Mutex<Vec<Pair>>,

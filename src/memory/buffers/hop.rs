@@ -1,13 +1,13 @@
 //! Host-staged transfers between devices, and the order between two devices' batches.
 //!
 //! The copy out of the source is submitted when the transfer is made, or is in a closed batch of the source that may wait
-//! itself ([`Hop::of_sent`]); the copy into the target is recorded in the target's open batch, from memory that the host fills when the bytes arrive. Until then the batch is held back
-//! ([`ExternalDependency`]), and the recording thread goes on. A thread of the context completes the dependencies in
-//! order and submits the batches.
+//! itself ([`Hop::of_sent`]); the copy into the target is recorded in the target's open batch, from memory that the host
+//! fills when the bytes arrive. Until then the batch is held back ([`ExternalDependency`]), and the recording thread goes
+//! on. For each device that waits, a thread of the context completes the dependencies in order and submits the batches.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -306,17 +306,23 @@ impl ExternalDependency for Hop {
     }
 }
 
-/// The thread that completes dependencies, started on first use.
+/// The threads that complete dependencies, one for each device whose batches wait, started on first use: a device that
+/// waits for a long launch of another holds up no third.
 #[derive(Default)]
-pub(super) struct TransferThread {
-    sender: OnceLock<Mutex<Sender<Errand>>>,
-    worker: Worker,
+pub(super) struct TransferThreads(Mutex<Threads>);
+
+#[derive(Default)]
+struct Threads {
+    /// By the identity of the device that waits. Without a sender the system has refused a thread.
+    running: HashMap<u64, (Weak<DeviceShared>, Option<Sender<Errand>>)>,
+    workers: Vec<Worker>,
 }
 
-impl Drop for TransferThread {
+impl Drop for TransferThreads {
     fn drop(&mut self) {
-        drop(self.sender.take());
-        self.worker.join();
+        let Threads { running, workers } = std::mem::take(&mut *lock(&self.0));
+        drop(running);
+        workers.iter().for_each(Worker::join);
     }
 }
 
@@ -326,7 +332,7 @@ struct Errand {
     target: Weak<DeviceShared>,
 }
 
-impl TransferThread {
+impl TransferThreads {
     /// Has the transfer made, and then the waiting batch on `target` submitted.
     pub(super) fn send(
         &self,
@@ -334,25 +340,49 @@ impl TransferThread {
         source: &Arc<DeviceShared>,
         target: &Arc<DeviceShared>,
     ) {
-        let sender = self.sender.get_or_init(|| {
-            let (sender, receiver) = channel();
-            let thread = std::thread::Builder::new().name("tombolo staging".into());
-            match thread.spawn(move || serve(receiver)) {
-                Ok(worker) => self.worker.is(worker),
-                Err(error) => {
-                    log::warn!("buffers move when somebody waits, for want of a thread: {error}")
-                }
-            }
-            Mutex::new(sender)
-        });
         let errand = Errand {
             hop: Arc::clone(hop),
             source: Arc::downgrade(source),
             target: Arc::downgrade(target),
         };
-        if let Err(unsent) = lock(sender).send(errand) {
+        let unsent = match lock(&self.0).of(target) {
+            Some(thread) => thread.send(errand).err().map(|unsent| unsent.0),
+            None => Some(errand),
+        };
+        if let Some(errand) = unsent {
             // Without the thread futures are polled busily.
-            unsent.0.hop.sent();
+            errand.hop.sent();
+        }
+    }
+}
+
+impl Threads {
+    fn of(&mut self, target: &Arc<DeviceShared>) -> Option<&Sender<Errand>> {
+        if !self.running.contains_key(&target.id) {
+            // Threads of devices that are gone end with their senders, and are waited for with the context.
+            (self.running).retain(|_, (device, _)| device.strong_count() > 0);
+            self.workers.retain(|worker| !worker.has_ended());
+            let sender = self.start();
+            let thread = (Arc::downgrade(target), sender);
+            self.running.insert(target.id, thread);
+        }
+        self.running.get(&target.id)?.1.as_ref()
+    }
+
+    fn start(&mut self) -> Option<Sender<Errand>> {
+        let (sender, receiver) = channel();
+        let thread = std::thread::Builder::new().name("tombolo staging".into());
+        match thread.spawn(move || serve(receiver)) {
+            Ok(thread) => {
+                let worker = Worker::default();
+                worker.is(thread);
+                self.workers.push(worker);
+                Some(sender)
+            }
+            Err(error) => {
+                log::warn!("buffers move when somebody waits, for want of a thread: {error}");
+                None
+            }
         }
     }
 }

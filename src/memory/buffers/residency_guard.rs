@@ -369,7 +369,7 @@ impl<'r> ResidencyGuard<'r> {
         queue.encode(|_| {});
         drop(queue);
         self.context
-            .transfer_thread
+            .transfer_threads
             .send(&hop, &source, &self.device);
     }
 

@@ -144,6 +144,47 @@ fn both_devices_go_on_while_bytes_are_on_their_way() {
 }
 
 #[test]
+fn bytes_for_one_device_come_while_those_for_another_are_on_their_way() {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let _alone = hooks::alone();
+    for (context, one, other) in pairs() {
+        let values: Vec<u32> = (0..3000).collect();
+        let added: Vec<u32> = values.iter().map(|value| value * 3 + 1).collect();
+        let [of_one, of_other] = [(); 2].map(|()| context.buffer_from(&values).unwrap());
+        let poison = vec![0xdead_beef; 3000];
+        let [seen_by_one, seen_by_other] = [(); 2].map(|()| context.buffer_from(&poison).unwrap());
+        for (device, buffer) in [(&one, &of_one), (&other, &of_other)] {
+            device.add(buffer).unwrap().wait_timeout(MINUTE).unwrap();
+        }
+        let (reached, has_begun) = channel();
+        let (go, may_go) = channel::<()>();
+        let (begun, may_go) = (AtomicUsize::new(0), Mutex::new(may_go));
+        hooks::set(Some(Arc::new(move |point| {
+            if point == Point::HopBegun {
+                let is_first = begun.fetch_add(1, Ordering::SeqCst) == 0;
+                reached.send(()).unwrap();
+                if is_first {
+                    // Dropping the sender ends the wait, too.
+                    let _ = may_go.lock().unwrap().recv_timeout(MINUTE);
+                }
+            }
+        })));
+        let _unhook = Unhook;
+        let held = other.copy(&of_one, &seen_by_other).unwrap();
+        has_begun.recv_timeout(MINUTE).unwrap();
+        let event = one.copy(&of_other, &seen_by_one).unwrap();
+        // Before anybody waits: a thread of the context has begun with the bytes.
+        has_begun.recv_timeout(MINUTE).unwrap();
+        event.wait_timeout(MINUTE).unwrap();
+        assert_ne!(held.status(), EventStatus::Complete);
+        go.send(()).unwrap();
+        held.wait_timeout(MINUTE).unwrap();
+        assert_eq!(seen_by_one.read().unwrap(), added);
+        assert_eq!(seen_by_other.read().unwrap(), added);
+    }
+}
+
+#[test]
 fn a_source_that_is_lost_on_the_way_takes_only_what_it_had_alone() {
     let _alone = hooks::alone();
     for (context, source, target) in pairs() {
