@@ -20,7 +20,7 @@ const PAIRS: usize = 11;
 const SMALL: usize = 4 << 10;
 const LARGE: usize = 256 << 20;
 /// What a copy kernel copies: enough that what stands between two launches counts little beside the memory.
-const COPIED: usize = 256 << 20;
+const COPIED: usize = 512 << 20;
 
 fn main() -> Result<(), Error> {
     let context = Context::new()?;

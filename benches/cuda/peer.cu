@@ -10,7 +10,7 @@
 
 constexpr size_t SMALL = 4 << 10;
 constexpr size_t LARGE = 256 << 20;
-constexpr size_t COPIED = 256 << 20;
+constexpr size_t COPIED = 512 << 20;
 constexpr int BATCH = 1000;
 
 void check(cudaError_t error, const char *what) {
@@ -35,8 +35,8 @@ int main() {
     uint32_t *small;
     char *from, *to, *pinned;
     CHECK(cudaMalloc(&small, SMALL));
-    CHECK(cudaMalloc(&from, LARGE));
-    CHECK(cudaMalloc(&to, LARGE));
+    CHECK(cudaMalloc(&from, COPIED));
+    CHECK(cudaMalloc(&to, COPIED));
     CHECK(cudaMallocHost(&pinned, LARGE));
     CHECK(cudaMemset(small, 0, SMALL));
     CHECK(cudaMemset(from, 7, LARGE));
