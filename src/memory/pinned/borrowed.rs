@@ -9,7 +9,7 @@
 //! 3. The end of the loan waits for a copy that is under way, and has later ones leave the bytes alone, whatever wgpu has told
 //!    of the batch. So the bytes are the caller's again behind the drop.
 //!
-//! Staging memory costs a second copy there, and nothing else; for fewer bytes than [`LEAST`] the buffer costs more.
+//! Staging memory costs a second copy there, which counts where there are many bytes ([`LEAST`]).
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
