@@ -67,6 +67,6 @@ pub use compile::store::{KernelCounts, KernelDataError};
 pub use exec::loss::Loss;
 pub use hal::{
     Absent, Adapter, Api, BindGroup, BindGroupLayout, Buffer, CommandBuffer, CommandEncoder,
-    ComputePipeline, Device, Fence, Instance, Options, PipelineCache, PipelineLayout, QuerySet,
-    Queue, Sampler, ShaderModule, Texture, TextureView,
+    ComputePipeline, Device, Fence, Instance, Loan, Options, PipelineCache, PipelineLayout,
+    QuerySet, Queue, Sampler, ShaderModule, Texture, TextureView,
 };

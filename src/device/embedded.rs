@@ -4,7 +4,10 @@
 #![allow(unsafe_code)]
 
 use std::ops::Range;
+use std::ptr::NonNull;
 use std::sync::Arc;
+
+pub(crate) use tombolo_cpu::Loan;
 
 use tombolo_cpu::Api;
 use tombolo_cpu::sanitizer::{Checks, Finding};
@@ -260,7 +263,7 @@ pub(crate) fn over_window(
     keeper: Box<dyn Send + Sync>,
 ) -> Result<wgpu::Buffer, String> {
     let start = std::ptr::with_exposed_provenance_mut::<u8>(address as usize);
-    let start = std::ptr::NonNull::new(start).ok_or("a window begins at null")?;
+    let start = NonNull::new(start).ok_or("a window begins at null")?;
     // SAFETY: bytes that invocations reach are valid while the buffer is used: the table of the only kernels that are bound to
     // it names no others (`memory::system::in_place`), and the adapter refuses the buffer to kernels with several lanes. A
     // page that is not there ends its kernel.
@@ -277,6 +280,42 @@ pub(crate) fn over_window(
     match super::capture(device, adopt) {
         (buffer, None) => Ok(buffer),
         (_, Some(error)) => Err(error.to_string()),
+    }
+}
+
+/// A buffer of whole words around `bytes` bytes of memory, from byte `first` of the buffer on, for copies of the device until
+/// the loan is dropped; `usage` is `COPY_SRC` or `COPY_DST`. Copies leave the other bytes of the words out. `None` on other
+/// adapters, and where wgpu refuses.
+///
+/// # Safety
+/// Until the loan is dropped, the bytes must be valid for reads of any thread where copied from, and for writes where copied
+/// to; nobody else may write them meanwhile, nor access what is written.
+pub(crate) unsafe fn lend(
+    device: &wgpu::Device,
+    start: NonNull<u8>,
+    (bytes, first): (u64, u64),
+    usage: wgpu::BufferUsages,
+) -> Option<(wgpu::Buffer, Loan)> {
+    if device.adapter_info().backend != BACKEND || bytes == 0 {
+        return None;
+    }
+    // SAFETY: by contract.
+    let (buffer, loan) = unsafe { tombolo_cpu::Buffer::lend(start, bytes, first) };
+    let descriptor = wgpu::BufferDescriptor {
+        label: Some("tombolo borrowed memory"),
+        size: (first + bytes).next_multiple_of(4),
+        usage,
+        mapped_at_creation: false,
+    };
+    // SAFETY: buffers of this adapter belong to no device and know all usages; the size is not zero, and the memory is
+    // initialised where it is copied from.
+    let adopt = || unsafe { device.create_buffer_from_hal::<Api>(buffer, &descriptor) };
+    match super::capture(device, adopt) {
+        (buffer, None) => Some((buffer, loan)),
+        (_, Some(error)) => {
+            log::info!("memory of the program is not copied in place: {error}");
+            None
+        }
     }
 }
 

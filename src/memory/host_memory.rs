@@ -115,8 +115,8 @@ impl<'a> Destination<'a> {
     }
 
     /// Where the bytes go, and how many there are.
-    pub(crate) fn place(&self) -> (*const u8, usize) {
-        (self.bytes.as_ptr().cast(), self.bytes.len())
+    pub(crate) fn place(&mut self) -> (*mut u8, usize) {
+        (self.bytes.as_mut_ptr().cast(), self.bytes.len())
     }
 
     /// Counts all bytes as written.

@@ -94,7 +94,10 @@ impl<T: Pod> DeviceBuffer<T> {
         let _span = span!("read", bytes = bytes.end - bytes.start);
         match receive::is_large(&bytes) {
             true => host_memory::filled(WHAT, (range.end - range.start) as usize, |to| {
-                receive::receive(&self.shared, WHAT, bytes, to)
+                match direct::receive(&self.shared, WHAT, &bytes, to)? {
+                    Some(to) => receive::receive(&self.shared, WHAT, bytes, to),
+                    None => Ok(()),
+                }
             }),
             false => self.begin(bytes)?.wait(),
         }

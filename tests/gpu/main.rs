@@ -14,6 +14,7 @@ mod arguments;
 mod beside;
 mod beside_functions;
 mod bindings;
+mod borrowed;
 mod buffers;
 mod buffers_ahead;
 mod buffers_blocks;
@@ -162,6 +163,7 @@ fn main() -> std::process::ExitCode {
         beside::CASES,
         beside_functions::CASES,
         bindings::CASES,
+        borrowed::CASES,
         buffers::CASES,
         buffers_ahead::CASES,
         buffers_blocks::CASES,

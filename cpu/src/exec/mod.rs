@@ -4,10 +4,12 @@
 //! - [`grid`]: the work-groups of one dispatch, claimed by threads with time.
 //! - [`fiber`]: a stack for work-groups, so that a waiting work-group can be suspended and resumed.
 //! - [`pool`]: helper threads.
+//! - [`copy`]: copies of many bytes.
 //! - [`fault`]: recovery from a kernel's access to forbidden memory.
 //! - [`float`]: rounding of floats on the threads of the host.
 //! - [`loss`]: why a device was lost.
 
+pub(crate) mod copy;
 mod fault;
 pub(crate) mod fiber;
 mod float;

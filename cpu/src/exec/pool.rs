@@ -74,6 +74,11 @@ impl Pool {
         }
     }
 
+    /// The most threads that work at a time, with the one that asks.
+    pub(crate) fn threads(&self) -> usize {
+        self.threads
+    }
+
     /// Runs a dispatch on this thread and helpers, and returns after the end.
     ///
     /// # Errors

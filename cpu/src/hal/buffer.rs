@@ -6,7 +6,7 @@ use std::{
     fmt::{self, Write},
     ops::Range,
     ptr::NonNull,
-    sync::Arc,
+    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
 };
 
 use wgpu_hal as hal;
@@ -29,6 +29,51 @@ enum Owner {
     /// Whatever this keeps alive
     #[expect(dead_code, reason = "kept for what its destructor does")]
     Lender(Box<dyn Send + Sync>),
+    /// Whoever has the [`Loan`]
+    Loan {
+        /// Whether it has not ended. Held for reading during a copy
+        lent: RwLock<bool>,
+        /// The place of the first byte in the buffer
+        first: u64,
+    },
+}
+
+/// Memory that is lent to a buffer for a time ([`Buffer::lend`]). The drop ends that time: it waits for a copy that is under
+/// way, and copies that come later find nothing to copy.
+#[must_use = "a loan that is dropped has ended"]
+#[derive(Debug)]
+pub struct Loan(Buffer);
+
+impl Drop for Loan {
+    fn drop(&mut self) {
+        if let Owner::Loan { lent, .. } = &self.0.memory.owner {
+            *lent.write().unwrap_or_else(PoisonError::into_inner) = false;
+        }
+    }
+}
+
+/// Those bytes of a range that are there, which stay as long as this lives.
+pub(super) struct Bytes<'a> {
+    start: *mut u8,
+    /// In the range
+    place: Range<usize>,
+    /// Keeps a loan from ending
+    _lent: Option<RwLockReadGuard<'a, bool>>,
+}
+
+impl Bytes<'_> {
+    /// The bytes that are there on both sides, at the same places: two pointers and a length.
+    pub(super) fn common(&self, other: &Self) -> (*mut u8, *mut u8, usize) {
+        let start = self.place.start.max(other.place.start);
+        let end = self.place.end.min(other.place.end);
+        // What lies outside of both is never accessed.
+        let at = |bytes: &Self| {
+            bytes
+                .start
+                .wrapping_add(start.saturating_sub(bytes.place.start))
+        };
+        (at(self), at(other), end.saturating_sub(start))
+    }
 }
 
 struct Memory {
@@ -92,7 +137,23 @@ impl Buffer {
         bytes: u64,
         lender: Box<dyn Send + Sync>,
     ) -> Self {
-        Self::lent(address, bytes, lender, false)
+        Self::over(address, bytes, Owner::Lender(lender), false)
+    }
+
+    /// A buffer in memory that exists, for copies from and to other buffers, as long as the loan lives. The buffer itself may
+    /// live longer, as wgpu's handles do.
+    ///
+    /// The first byte of the memory is byte `first` of the buffer. wgpu copies whole words; bytes in front of the first and
+    /// behind the last are left out of copies.
+    ///
+    /// # Safety
+    /// Until the loan is dropped, `bytes` bytes from `address` on must be valid for reads of any thread if the buffer is a
+    /// source of copies, and for writes if it is a target; nobody else may write them meanwhile, nor read what is written. For
+    /// any other command the buffer has no bytes.
+    pub unsafe fn lend(address: NonNull<u8>, bytes: u64, first: u64) -> (Self, Loan) {
+        let lent = RwLock::new(true);
+        let buffer = Self::over(address, bytes, Owner::Loan { lent, first }, false);
+        (buffer.clone(), Loan(buffer))
     }
 
     /// As [`Buffer::from_host`], over a part of the address space in which some bytes may not be there, or belong to others.
@@ -106,16 +167,10 @@ impl Buffer {
         bytes: u64,
         lender: Box<dyn Send + Sync>,
     ) -> Self {
-        Self::lent(address, bytes, lender, true)
+        Self::over(address, bytes, Owner::Lender(lender), true)
     }
 
-    fn lent(
-        address: NonNull<u8>,
-        bytes: u64,
-        lender: Box<dyn Send + Sync>,
-        has_gaps: bool,
-    ) -> Self {
-        let owner = Owner::Lender(lender);
+    fn over(address: NonNull<u8>, bytes: u64, owner: Owner, has_gaps: bool) -> Self {
         Self {
             memory: Arc::new(Memory {
                 address,
@@ -141,8 +196,40 @@ impl Buffer {
         self.memory.bytes
     }
 
-    /// A range of the buffer as a pointer and a length; `None` beyond its end.
+    /// The bytes of a range for a copy; `None` beyond the end, and for memory whose loan has ended.
+    pub(super) fn copied(&self, range: Range<u64>) -> Option<Bytes<'_>> {
+        let Owner::Loan { lent, first } = &self.memory.owner else {
+            let (start, count) = self.place(range)?;
+            return Some(Bytes {
+                start,
+                place: 0..count,
+                _lent: None,
+            });
+        };
+        let lent = lent.read().unwrap_or_else(PoisonError::into_inner);
+        let end = first + self.memory.bytes;
+        let part = range.start.max(*first)..range.end.min(end);
+        if !*lent || part.start >= part.end {
+            return None;
+        }
+        let (start, count) = self.place(part.start - first..part.end - first)?;
+        let skipped = (part.start - range.start) as usize;
+        Some(Bytes {
+            start,
+            place: skipped..skipped + count,
+            _lent: Some(lent),
+        })
+    }
+
+    /// A range of the buffer as a pointer and a length; `None` beyond its end, and for memory that is on loan.
     pub(super) fn range(&self, range: Range<u64>) -> Option<(*mut u8, usize)> {
+        match self.memory.owner {
+            Owner::Loan { .. } => None,
+            Owner::Own(_) | Owner::Lender(_) => self.place(range),
+        }
+    }
+
+    fn place(&self, range: Range<u64>) -> Option<(*mut u8, usize)> {
         if range.start > range.end || range.end > self.memory.bytes {
             return None;
         }
@@ -224,6 +311,46 @@ mod tests {
         assert_eq!(buffer.range(8..64).map(|(_, bytes)| bytes), Some(56));
         drop(buffer);
         assert_eq!(Arc::strong_count(&lent), 1);
+    }
+
+    #[test]
+    fn a_loan_ends_while_handles_of_its_buffer_live() {
+        let mut bytes = [7u8; 16];
+        let address = NonNull::from(&mut bytes).cast();
+        // SAFETY: nobody else accesses the bytes before the loan is dropped.
+        let (buffer, loan) = unsafe { Buffer::lend(address, 16, 0) };
+        let other = buffer.clone();
+        assert_eq!(buffer.range(0..16), None, "for copies alone");
+        let copied = buffer.copied(4..16).unwrap();
+        std::thread::scope(|scope| {
+            let ended = scope.spawn(|| drop(loan));
+            // SAFETY: the loan cannot end before the bytes are let go of.
+            unsafe { copied.start.write_bytes(9, copied.place.len()) };
+            drop(copied);
+            ended.join().unwrap();
+        });
+        assert!(buffer.copied(4..16).is_none() && other.copied(0..16).is_none());
+        drop((buffer, other));
+        assert_eq!(bytes, [7, 7, 7, 7, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9, 9]);
+    }
+
+    #[test]
+    fn copies_leave_out_what_is_not_there() {
+        let whole = Buffer::new(32).unwrap();
+        let mut bytes = [0u8; 9];
+        let address = NonNull::from(&mut bytes).cast();
+        for first in 0..4usize {
+            // SAFETY: the bytes are not accessed at all.
+            let (lent, _loan) = unsafe { Buffer::lend(address, 9, first as u64) };
+            let (from, to) = (whole.copied(4..16).unwrap(), lent.copied(0..12).unwrap());
+            let end = (first + 9).min(12);
+            assert_eq!(to.place, first..end);
+            let (source, target, count) = from.common(&to);
+            assert_eq!((target, count), (address.as_ptr(), end - first));
+            let at = source.addr() - whole.address().addr().get();
+            assert_eq!(at, 4 + first);
+            assert!(lent.copied(16..20).is_none());
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ use wgpu_types as wgt;
 pub use absent::Absent;
 pub use adapter::Adapter;
 pub use bind::{BindGroup, BindGroupLayout, PipelineLayout};
-pub use buffer::Buffer;
+pub use buffer::{Buffer, Loan};
 pub use command::CommandBuffer;
 pub use device::Device;
 pub use encoder::CommandEncoder;

@@ -1,8 +1,11 @@
-//! Transfers between a buffer and pinned memory: one copy by the device, which has ended when the transfer returns.
+//! Transfers between a buffer and pinned or [borrowed](super::borrowed) memory: one copy by the device, which has ended when
+//! the transfer returns.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
+#[cfg(embedded)]
+use super::borrowed;
 use super::imports::{Span, span};
 use crate::device::outcome::ExecutionError;
 use crate::device::queue::Recorder;
@@ -12,15 +15,41 @@ use crate::device::{DeviceShared, Event, capture};
 use crate::memory::MemoryError;
 use crate::memory::buffer::BufferShared;
 use crate::memory::host_memory::Destination;
+use crate::memory::places::is_in_words;
 use crate::memory::readback::{ReadError, settle_all};
-use crate::memory::staging::{self, check_submitted, send};
+use crate::memory::staging::{check_submitted, send};
 
-/// Where the bytes of a write can be copied from directly.
-pub(crate) fn source(device: &Arc<DeviceShared>, bytes: &[u8]) -> Option<Span> {
-    span(device, bytes.as_ptr(), bytes.len())
+/// Where the bytes of a write to `target`, as many, can be copied from directly.
+pub(crate) fn source<'a>(target: &send::Target<'_>, bytes: &'a [u8]) -> Option<Span<'a>> {
+    let device = &target.buffer.device;
+    let found = is_in_words(&target.range, target.padded)
+        .then(|| span(device, bytes.as_ptr(), bytes.len()))
+        .flatten();
+    #[cfg(embedded)]
+    let found = found.or_else(|| borrowed::source(device, bytes, target.range.start));
+    found
 }
 
-/// Writes the `count` bytes of `from`, as many as the target has. The device has nothing else to do.
+/// Where `bytes` of a buffer of the device, as many, can be copied to directly.
+fn target<'a>(
+    device: &Arc<DeviceShared>,
+    bytes: &Range<u64>,
+    to: &'a mut Destination<'_>,
+) -> Option<Span<'a>> {
+    let (start, len) = to.place();
+    // A read of nothing has no copy to make.
+    if len == 0 || len as u64 != bytes.end - bytes.start {
+        return None;
+    }
+    let found = (bytes.start.is_multiple_of(4))
+        .then(|| span(device, start, len))
+        .flatten();
+    #[cfg(embedded)]
+    let found = found.or_else(|| borrowed::target(device, to, bytes.start));
+    found
+}
+
+/// Writes the bytes of `from`, as many as the target has. The device has nothing else to do.
 ///
 /// # Errors
 /// [`MemoryError::Execution`], [`MemoryError::Refused`].
@@ -28,30 +57,26 @@ pub(crate) fn send(
     mut queue: Recorder<'_>,
     what: &'static str,
     target: &send::Target<'_>,
-    from: &Span,
+    from: &Span<'_>,
 ) -> Result<Event, MemoryError> {
     let device = &target.buffer.device;
     let raw = &target.buffer.raw;
-    let count = target.range.end - target.range.start;
     let commands = record(device, what, |encoder| {
-        let mut at = target.range.start;
-        for (pinned, part) in from.parts(count) {
-            let len = part.end - part.start;
-            encoder.copy_buffer_to_buffer(pinned, part.start, raw, at, len);
-            at += len;
+        for (pinned, part, at) in from.copies(target.range.clone()) {
+            encoder.copy_buffer_to_buffer(pinned, part.start, raw, at, part.end - part.start);
         }
     })?;
     target.buffer.overwritten(&target.range);
-    let copy = Running::submit(device, &mut queue, commands);
+    let copy = Running::submit(device, &mut queue, commands, from.is_on_loan());
     drop(queue);
     check_submitted(what, copy.batch())?;
     copy.finish().map_err(Arc::new)?;
-    staging::of(device).count_pinned(count);
+    from.count(device, target.range.end - target.range.start);
     Ok(Event::of_batch(device, Arc::clone(copy.batch())))
 }
 
-/// Reads `bytes` of a buffer into `to` after everything recorded before, if `to` lies in pinned memory; otherwise gives
-/// `to` back.
+/// Reads `bytes` of a buffer into `to` after everything recorded before, if the device copies to where `to` lies; otherwise
+/// gives `to` back.
 ///
 /// # Errors
 /// [`ReadError::Execution`], [`MemoryError::Refused`].
@@ -59,41 +84,36 @@ pub(crate) fn receive<'a>(
     buffer: &BufferShared,
     what: &'static str,
     bytes: &Range<u64>,
-    to: Destination<'a>,
+    mut to: Destination<'a>,
 ) -> Result<Option<Destination<'a>>, ReadError> {
     let device = &buffer.device;
-    let (start, len) = to.place();
-    // A read of nothing has no copy to make.
-    let in_words = bytes.start.is_multiple_of(4) && len as u64 == bytes.end - bytes.start;
-    let Some(pinned) = (in_words && len > 0)
-        .then(|| span(device, start, len))
-        .flatten()
-    else {
+    let Some(span) = target(device, bytes, &mut to) else {
         return Ok(Some(to));
     };
     device.complete_dependencies(None);
     let commands = record(device, what, |encoder| {
-        let mut at = bytes.start;
-        for (raw, part) in pinned.parts(len as u64) {
-            let len = part.end - part.start;
-            encoder.copy_buffer_to_buffer(&buffer.raw, at, raw, part.start, len);
-            at += len;
+        for (pinned, part, at) in span.copies(bytes.clone()) {
+            let count = part.end - part.start;
+            encoder.copy_buffer_to_buffer(&buffer.raw, at, pinned, part.start, count);
         }
     })?;
     let (copy, depends_on) = {
         let mut queue = device.queue.lock(device);
         // With the queue in hand, so that nobody else's launch comes between.
         let depends_on = buffer.depends_on(bytes);
-        (Running::submit(device, &mut queue, commands), depends_on)
+        let is_on_loan = span.is_on_loan();
+        let copy = Running::submit(device, &mut queue, commands, is_on_loan);
+        (copy, depends_on)
     };
     check_submitted(what, copy.batch())?;
     copy.finish().map_err(Arc::new)?;
+    span.count(device, bytes.end - bytes.start);
+    drop((copy, span));
     #[allow(unsafe_code)]
     // SAFETY: the device has written all of the bytes: the copy was submitted, and has ended well.
     unsafe {
         to.assume_written();
     }
-    staging::of(device).count_pinned(len as u64);
     settle_all(device, &depends_on)?;
     Ok(None)
 }
@@ -118,10 +138,12 @@ fn record(
     }
 }
 
-/// A copy that the device may be making: its memory is borrowed until this is dropped.
+/// A copy that the device may be making: imported memory is borrowed until this is dropped.
 struct Running<'a> {
     submissions: &'a Submissions,
     batch: Arc<Batch>,
+    /// The memory is on loan, and the end of the loan keeps it safe: nobody has to wait for a copy that is given up.
+    is_on_loan: bool,
     /// Until the batch is submitted.
     commands: Arc<Mutex<Option<wgpu::CommandBuffer>>>,
 }
@@ -132,6 +154,7 @@ impl<'a> Running<'a> {
         device: &'a DeviceShared,
         queue: &mut Recorder<'_>,
         commands: wgpu::CommandBuffer,
+        is_on_loan: bool,
     ) -> Self {
         let commands = Arc::new(Mutex::new(Some(commands)));
         let taken = Arc::clone(&commands);
@@ -142,6 +165,7 @@ impl<'a> Running<'a> {
         let copy = Self {
             submissions: &device.submissions,
             batch: Arc::clone(&closed.batch),
+            is_on_loan,
             commands,
         };
         queue.line_up([closed]);
@@ -156,11 +180,15 @@ impl<'a> Running<'a> {
     /// Waits until the copy has ended.
     fn finish(&self) -> Result<(), ExecutionError> {
         loop {
-            match self.submissions.wait_over(&self.batch, None) {
+            let progress = match self.is_on_loan {
+                true => self.submissions.wait(&self.batch, None),
+                false => self.submissions.wait_over(&self.batch, None),
+            };
+            match progress {
                 Progress::Done => return Ok(()),
                 Progress::Lost(reason) => return Err(ExecutionError::DeviceLost { reason }),
                 Progress::Refused => {
-                    let what = "a copy of pinned memory";
+                    let what = "a copy to or from the host";
                     return Err(self.submissions.refused(what, "copy by a device buffer"));
                 }
                 // Without a deadline: looks again.
@@ -173,7 +201,7 @@ impl<'a> Running<'a> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         // What was not submitted never is: a callback of the program has to leave before the line moves on.
-        if lock(&self.commands).take().is_some() {
+        if lock(&self.commands).take().is_some() || self.is_on_loan {
             return;
         }
         // A thread that has taken the commands is about to submit them.

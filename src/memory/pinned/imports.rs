@@ -3,6 +3,7 @@
 //! A device keeps its imports ([`Imports`]), which go with the device. A region knows the importing devices
 //! ([`Importers`]), so the memory is free when the vector is dropped.
 
+use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -10,6 +11,7 @@ use super::{GRAIN, Region};
 use crate::device::import::{import_host, import_limits};
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, ImportError};
+use crate::memory::staging::{self, Piece};
 
 /// The pinned memory that a device has imported, or could not import.
 #[derive(Debug, Default)]
@@ -34,12 +36,21 @@ pub(super) struct Imported {
     step: u64,
 }
 
-/// Pinned bytes in the device's form.
-pub(crate) struct Span {
+/// Bytes of the host in the device's form.
+pub(crate) struct Span<'a> {
     imported: Arc<Imported>,
     start: u64,
-    // Until the transfer has ended.
-    _region: Arc<Region>,
+    /// Until the transfer has ended.
+    held: Held,
+    bytes: PhantomData<&'a [u8]>,
+}
+
+/// Whose bytes a span is of.
+enum Held {
+    Pinned(#[expect(dead_code, reason = "kept until the end")] Arc<Region>),
+    /// What a transfer has borrowed, for as long as the loan lives.
+    #[cfg(embedded)]
+    Borrowed(#[expect(dead_code, reason = "ends with its drop")] crate::device::embedded::Loan),
 }
 
 fn of(device: &DeviceShared) -> &Imports {
@@ -101,7 +112,11 @@ fn make(device: &DeviceShared, region: &Region) -> Result<Imported, ImportError>
 
 /// The device's import of the pinned memory around `len` bytes at `start`; `None` for other memory, for bytes that are
 /// no whole words, and where the device cannot import.
-pub(super) fn span(device: &Arc<DeviceShared>, start: *const u8, len: usize) -> Option<Span> {
+pub(super) fn span<'a>(
+    device: &Arc<DeviceShared>,
+    start: *const u8,
+    len: usize,
+) -> Option<Span<'a>> {
     let (region, at) = Region::around(start, len)?;
     if !at.is_multiple_of(4) || !len.is_multiple_of(4) {
         return None;
@@ -110,20 +125,57 @@ pub(super) fn span(device: &Arc<DeviceShared>, start: *const u8, len: usize) -> 
     Some(Span {
         imported,
         start: at,
-        _region: region,
+        held: Held::Pinned(region),
+        bytes: PhantomData,
     })
 }
 
-impl Span {
-    /// The buffers with `count` bytes of the span, each with the range there, in order.
-    pub(super) fn parts(&self, count: u64) -> impl Iterator<Item = (&wgpu::Buffer, Range<u64>)> {
+impl Span<'_> {
+    /// The words of a buffer around borrowed memory.
+    #[cfg(embedded)]
+    pub(super) fn borrowed(buffer: wgpu::Buffer, loan: crate::device::embedded::Loan) -> Self {
+        let step = buffer.size();
+        let buffers = vec![buffer];
+        Self {
+            imported: Arc::new(Imported { buffers, step }),
+            start: 0,
+            held: Held::Borrowed(loan),
+            bytes: PhantomData,
+        }
+    }
+
+    /// Whether the device leaves the bytes alone once the span is dropped.
+    pub(super) fn is_on_loan(&self) -> bool {
+        !matches!(self.held, Held::Pinned(_))
+    }
+
+    /// Counts bytes that a device has copied from or to the span.
+    pub(super) fn count(&self, device: &DeviceShared, bytes: u64) {
+        let staging = staging::of(device);
+        match self.held {
+            Held::Pinned(_) => staging.count_pinned(bytes),
+            #[cfg(embedded)]
+            Held::Borrowed(_) => staging.count_borrowed(bytes),
+        }
+    }
+
+    /// The copies between the span and `bytes` of another buffer, as many: pairs of a buffer of the span with its range, in
+    /// whole words, and the place in the other buffer.
+    pub(super) fn copies(
+        &self,
+        bytes: Range<u64>,
+    ) -> impl Iterator<Item = (&wgpu::Buffer, Range<u64>, u64)> {
         let step = self.imported.step;
-        let bytes = self.start..self.start + count;
+        let other = Piece { bytes }.words();
+        let start = self.start;
+        let words = start..start + (other.end - other.start);
         let numbered = (0u64..).zip(&self.imported.buffers);
         numbered.filter_map(move |(index, buffer)| {
             let first = index * step;
-            let part = bytes.start.max(first)..bytes.end.min(first + step);
-            (part.start < part.end).then(|| (buffer, part.start - first..part.end - first))
+            let part = words.start.max(first)..words.end.min(first + step);
+            let at = other.start + part.start.saturating_sub(start);
+            let here = part.start.saturating_sub(first)..part.end.saturating_sub(first);
+            (part.start < part.end).then_some((buffer, here, at))
         })
     }
 }

@@ -14,6 +14,8 @@
 //! of any other slice do. [`PinnedVec::import`] reports why, and [`TransferStatistics`](crate::buffers::TransferStatistics)
 //! counts the bytes that went directly.
 
+#[cfg(embedded)]
+mod borrowed;
 pub(crate) mod direct;
 mod imports;
 #[cfg(test)]

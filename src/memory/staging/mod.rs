@@ -66,6 +66,9 @@ pub struct TransferStatistics {
     /// Bytes copied by the device from or to pinned memory ([`PinnedVec`](crate::buffers::PinnedVec)), without staging
     /// memory.
     pub pinned_bytes: u64,
+    /// Bytes copied by the device from or to other memory of the program where it lies, without staging memory: by large
+    /// transfers of the embedded adapter.
+    pub borrowed_bytes: u64,
 }
 
 /// The staging memory of a device.
@@ -78,6 +81,7 @@ pub(crate) struct Staging {
     staged_arguments: AtomicU64,
     staged_argument_bytes: AtomicU64,
     pinned_bytes: AtomicU64,
+    borrowed_bytes: AtomicU64,
 }
 
 /// Memory of an upload, given back.
@@ -371,9 +375,15 @@ impl Staging {
         (self.staged_argument_bytes).fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Counts bytes moved without staging memory.
+    /// Counts bytes of pinned memory moved without staging memory.
     pub(crate) fn count_pinned(&self, bytes: u64) {
         self.pinned_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts bytes of borrowed memory moved without staging memory.
+    #[cfg(embedded)]
+    pub(crate) fn count_borrowed(&self, bytes: u64) {
+        self.borrowed_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Drops all kept memory.
@@ -401,6 +411,7 @@ impl Device {
             staged_arguments: read(&staging.staged_arguments),
             staged_argument_bytes: read(&staging.staged_argument_bytes),
             pinned_bytes: read(&staging.pinned_bytes),
+            borrowed_bytes: read(&staging.borrowed_bytes),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Large writes. An idle device copies directly from pinned memory ([`direct`]). From other memory the host fills one
+//! Large writes. An idle device copies directly from memory that it reaches ([`direct`]). From other memory the host fills one
 //! piece of staging memory while an idle device copies the piece before: each piece is a batch of its own. For a busy
 //! device the pieces are filled and recorded, so that the write waits for nothing.
 //!
@@ -48,20 +48,19 @@ pub(crate) fn send(
     bytes: &[u8],
 ) -> Result<Event, MemoryError> {
     let device = &target.buffer.device;
-    if is_in_words(&target.range, target.padded) {
-        // Imported before the queue is taken. A thread that serves a call of the device must not wait for the copy.
-        let pinned = (device.submissions.may_wait(what, AWAIT_READ).is_ok())
-            .then(|| direct::source(device, bytes))
-            .flatten();
-        let queue = device.queue.lock(device);
-        if let (Some(pinned), true) = (&pinned, queue.is_idle()) {
-            return direct::send(queue, what, target, pinned);
-        }
-        if queue.is_idle() {
-            return send_by_pieces(queue, what, target, bytes);
+    // Imported before the queue is taken. A thread that serves a call of the device must not wait for the copy.
+    let direct = (device.submissions.may_wait(what, AWAIT_READ).is_ok())
+        .then(|| direct::source(target, bytes))
+        .flatten();
+    let queue = device.queue.lock(device);
+    match (direct, is_in_words(&target.range, target.padded)) {
+        (Some(direct), _) if queue.is_idle() => direct::send(queue, what, target, &direct),
+        (_, true) if queue.is_idle() => send_by_pieces(queue, what, target, bytes),
+        _ => {
+            drop(queue);
+            record_all(what, target, bytes)
         }
     }
-    record_all(what, target, bytes)
 }
 
 fn send_by_pieces(
