@@ -305,8 +305,9 @@ fn wait_until_over(device: &Arc<DeviceShared>, event: &Event) {
     let submissions = &device.submissions;
     loop {
         match submissions.standing(batch) {
-            Standing::Ended | Standing::Lost | Standing::Refused => return,
-            Standing::Submitted => {
+            Standing::Ended | Standing::Lost => return,
+            // A refusal may be a loss that was seen during the submission, which says nothing of what the driver has got.
+            Standing::Submitted | Standing::Refused => {
                 let _ = submissions.wait_over(batch, None);
             }
             // A lost device takes nothing any more.

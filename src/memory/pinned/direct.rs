@@ -9,7 +9,7 @@ use super::borrowed;
 use super::imports::{Span, span};
 use crate::device::outcome::ExecutionError;
 use crate::device::queue::Recorder;
-use crate::device::submissions::{Batch, ClosedBatch, Commands, Progress, Standing, Submissions};
+use crate::device::submissions::{Batch, ClosedBatch, Commands, Progress, Submissions};
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, Event, capture};
 use crate::memory::MemoryError;
@@ -208,7 +208,8 @@ impl Drop for Running<'_> {
         while self.batch.submission().is_none() {
             std::thread::yield_now();
         }
-        if matches!(self.submissions.standing(&self.batch), Standing::Submitted) {
+        // Also behind a refusal: a loss that was seen during the submission says nothing of what the driver has got.
+        if !self.submissions.standing(&self.batch).is_over() {
             let _ = self.submissions.wait_over(&self.batch, None);
         }
     }

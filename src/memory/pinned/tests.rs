@@ -1,5 +1,10 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::*;
 use crate::buffers::MemoryError;
+use crate::device::Aspect;
+use crate::device::hooks::{self, Point};
 use crate::heap::WindowError;
 
 #[test]
@@ -67,4 +72,68 @@ fn what_cannot_be_had_is_an_error_with_its_size() {
         );
         assert!(error.to_string().contains("several vectors"), "{error}");
     }
+}
+
+/// Removes the hook, also where a test fails.
+struct Unhook;
+
+impl Drop for Unhook {
+    fn drop(&mut self) {
+        hooks::set(None);
+    }
+}
+
+#[test]
+fn a_copy_that_is_submitted_while_its_device_is_lost_has_ended_when_its_memory_is_the_programs_again()
+ {
+    const SLOW: &str = "
+        @group(0) @binding(0) var<storage, read_write> data: array<u32>;
+        @compute @workgroup_size(64) fn slow(@builtin(global_invocation_id) id: vec3<u32>) {
+            var value = data[id.x];
+            for (var i = 0u; i < 1000u; i++) {
+                for (var j = 0u; j < 1000u; j++) { value = value * 3u + (value >> 5u); }
+            }
+            data[id.x] = value;
+        }";
+    let _alone = hooks::alone();
+    let open = || crate::Context::with_backends(wgpu::Backends::VULKAN).unwrap();
+    let mut imports = 0;
+    for adapter in open().adapters() {
+        let context = open();
+        let device = context.device_at(adapter.index).unwrap();
+        if !device.shared.capabilities.has(Aspect::HostImport) {
+            continue;
+        }
+        imports += 1;
+        let program = crate::Program::new("slow.wgsl", SLOW).unwrap();
+        let slow = device.kernel(&program, "slow", &crate::Constants::new());
+        let work = device.buffer(&vec![1u32; 4096]).unwrap();
+        let data = device.buffer(&vec![7u32; 4096]).unwrap();
+        let mut pinned = context.pinned_vec::<u32>(4096).unwrap();
+        device.finish().unwrap();
+        let launch = slow
+            .unwrap()
+            .launch()
+            .buffer("data", &work)
+            .invocations(4096);
+        let event = { launch }.submit().unwrap();
+        device.flush().unwrap();
+        let shared = Arc::downgrade(&device.shared);
+        let is_lost = AtomicBool::new(false);
+        hooks::set(Some(Arc::new(move |point| {
+            if point == Point::Submitting
+                && !is_lost.swap(true, Ordering::SeqCst)
+                && let Some(device) = shared.upgrade()
+            {
+                device.lost.raise("it was unplugged");
+            }
+        })));
+        let _unhook = Unhook;
+        let told = data.read_into(0, &mut pinned).unwrap_err().to_string();
+        assert!(told.contains("unplugged"), "{told}");
+        // What comes before the copy has ended, and so has the copy, or it was never made.
+        let batch = event.batch().unwrap();
+        assert!(device.shared.submissions.standing(batch).is_over());
+    }
+    assert!(imports > 0, "no adapter imports memory of the host");
 }
