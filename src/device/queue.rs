@@ -390,15 +390,25 @@ impl Recorder<'_> {
         &mut self,
         commands: wgpu::CommandBuffer,
     ) -> Result<Arc<Batch>, Arc<ExecutionError>> {
+        let batch = self.send_now(commands)?;
+        match batch.submission() {
+            Some(Err(error)) => Err(Arc::clone(error)),
+            _ => Ok(batch),
+        }
+    }
+
+    /// As [`Self::submit_now`], with the batch of commands that were refused, too: what they use may be in use nevertheless.
+    /// An error says that they stay unsubmitted.
+    pub(crate) fn send_now(
+        &mut self,
+        commands: wgpu::CommandBuffer,
+    ) -> Result<Arc<Batch>, Arc<ExecutionError>> {
         self.complete_dependencies(false)?;
         let closed = ClosedBatch::of(commands);
         let batch = Arc::clone(&closed.batch);
         self.device.submissions.enqueue(closed);
         self.submit_until(&batch);
-        match batch.submission() {
-            Some(Err(error)) => Err(Arc::clone(error)),
-            _ => Ok(batch),
-        }
+        Ok(batch)
     }
 
     /// Whether nothing was recorded that has not ended.

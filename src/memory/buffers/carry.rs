@@ -407,7 +407,7 @@ impl Root {
             encoder.finish()
         });
         let sent = match error {
-            None => queue.submit_now(commands).map_err(MemoryError::from),
+            None => queue.send_now(commands).map_err(MemoryError::from),
             Some(error) => Err(staging::refusal(&owner, download::WHAT, bytes, &error)),
         };
         drop(queue);
@@ -418,6 +418,11 @@ impl Root {
                 return Err(error.into());
             }
         };
+        if let Some(Err(error)) = batch.submission() {
+            // Behind the batch: a loss told by the submission says nothing of what the driver has got.
+            exchange.give(taken, vec![End::of(&owner, Arc::clone(&batch))]);
+            return Err(MemoryError::from(Arc::clone(error)).into());
+        }
         state.begin_reading(from, &range, &batch);
         loads.extend(arriving(&owner, device, range, (taken, batch), depends_on));
         Ok(())
