@@ -105,6 +105,7 @@ fn tombolo_system_find(base: u32, base_high: u32, offset: u32, words: u32, code:
             atomicOr(&tombolo_system_faults[flags], marks);
         }
     }
+    $found$
     return frame + word;
 }
 

@@ -96,6 +96,8 @@ pub struct PointerOptions {
     /// node. Faster where every branch is executed on both sides, and loads are what a step waits for (lavapipe);
     /// slower elsewhere.
     pub pointers_apart: bool,
+    /// Kernels that follow pointers into lent memory keep the translation of a pointee of fixed size.
+    pub hoists: bool,
     /// The device's features, as bits of [`Capabilities`]: 64-bit and 16-bit members depend on them.
     pub capabilities: u64,
 }

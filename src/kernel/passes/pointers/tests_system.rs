@@ -3,8 +3,9 @@
 use super::super::tests_support::occurrences;
 use super::tests::{EVERY_BODY, EVERYTHING, NODE, at, kernel, lower, lowered, unified};
 use super::*;
+use naga::ResourceBinding;
 
-fn system() -> PointerOptions {
+pub(super) fn system() -> PointerOptions {
     PointerOptions {
         mode: TranslationMode::System,
         memory: HeapMemory::System {
@@ -16,6 +17,25 @@ fn system() -> PointerOptions {
         },
         ..unified()
     }
+}
+
+/// The same for kernels that wait for pages.
+pub(super) fn waiting(
+    barriers: bool,
+    evicts: bool,
+    backoff: Option<ResourceBinding>,
+) -> PointerOptions {
+    let mut options = system();
+    let HeapMemory::System { live, .. } = &mut options.memory else {
+        panic!("no lent memory");
+    };
+    *live = Some(LivePlaces {
+        places: at(4),
+        barriers,
+        evicts,
+        backoff,
+    });
+    options
 }
 
 #[test]
@@ -41,16 +61,7 @@ fn kernels_that_wait_are_valid() {
         (false, Some(at(5)), false),
         (false, Some(at(5)), true),
     ] {
-        let mut options = system();
-        let HeapMemory::System { live, .. } = &mut options.memory else {
-            panic!("no lent memory");
-        };
-        *live = Some(LivePlaces {
-            places: at(4),
-            barriers,
-            evicts,
-            backoff,
-        });
+        let options = waiting(barriers, evicts, backoff);
         let (text, _) = lowered(
             &kernel(
                 NODE,
