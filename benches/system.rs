@@ -150,7 +150,10 @@ fn kept(device: &Device, body: &str, tier: SystemTier) -> Result<Vec<f64>, Error
         .map(|i| i.wrapping_mul(0x9e37_79b9))
         .take(4096 * 20)
         .collect();
-    let sinks = [device.zeroed::<u32>(64 * 64)?, device.zeroed::<u32>(64 * 64)?];
+    let sinks = [
+        device.zeroed::<u32>(64 * 16)?,
+        device.zeroed::<u32>(64 * 16)?,
+    ];
     let run = |side: usize| -> Result<(), Error> {
         let mut values = values.clone();
         let mut memory = SystemMemory::new();
@@ -159,7 +162,7 @@ fn kept(device: &Device, body: &str, tier: SystemTier) -> Result<Vec<f64>, Error
         memory.set_tier(Some(tier));
         (kernels[side].launch().value("first", &pointer))
             .buffer("sink", &sinks[side])
-            .workgroups(64)
+            .workgroups(16)
             .run_system(&mut memory)?;
         Ok(())
     };

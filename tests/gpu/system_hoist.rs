@@ -110,7 +110,10 @@ fn members_over_borders_of_pages_are_found(f: &Fixture) {
     let tiers = [None, Some(SystemTier::Live), Some(SystemTier::Sliced)];
     for hoisted in KEPT {
         let kernel = kernel(&f.device, CHANGE, hoisted);
-        for (tier, in_place) in tiers.into_iter().flat_map(|tier| BOTH.map(|both| (tier, both))) {
+        for (tier, in_place) in tiers
+            .into_iter()
+            .flat_map(|tier| BOTH.map(|both| (tier, both)))
+        {
             let mut room: Vec<[f32; 4]> = vec![[-1.0; 4]; ITEMS * 7 + 1];
             let skip = usize::from((room.as_ptr() as usize).is_multiple_of(32));
             let lent: &mut [Item] = bytemuck::cast_slice_mut(&mut room[skip..skip + ITEMS * 7]);
@@ -337,7 +340,9 @@ fn wander(f: &Fixture, write: &str, hoisted: bool, frames: u64) {
                 expected[n + 1] = sum ^ 9;
             }
             for j in 0..12 {
-                sum = sum.wrapping_mul(3).wrapping_add(values[(i * 12 + j) % 40 * 1024]);
+                sum = sum
+                    .wrapping_mul(3)
+                    .wrapping_add(values[(i * 12 + j) % 40 * 1024]);
                 sum = sum.wrapping_mul(7).wrapping_add(expected[n + 2 + j % 4]);
             }
             sum.wrapping_mul(5).wrapping_add(expected[n + 1])
@@ -349,11 +354,13 @@ fn wander(f: &Fixture, write: &str, hoisted: bool, frames: u64) {
     let words = memory.lend(&values);
     memory.set_tier(Some(SystemTier::Live));
     memory.set_pool_bytes(frames * 4096);
-    let ended = (kernel.launch().value("nodes", &Ptr::<u32>::from_address(nodes)))
-        .value("words", &words)
-        .buffer("o", &o)
-        .workgroups(1)
-        .run_system(&mut memory);
+    let ended = (kernel
+        .launch()
+        .value("nodes", &Ptr::<u32>::from_address(nodes)))
+    .value("words", &words)
+    .buffer("o", &o)
+    .workgroups(1)
+    .run_system(&mut memory);
     drop(memory);
     match ended {
         Ok(run) => {
@@ -363,20 +370,26 @@ fn wander(f: &Fixture, write: &str, hoisted: bool, frames: u64) {
         // On a card pages stay while a kernel runs, and a single work-group touches more than fit; a busy machine may use up a
         // ration of turns.
         Err(SystemError::PoolFull { .. })
-            if !crate::system_pool::makes_room(f)
-                || f.device.capabilities().needs_loop_guard() => {}
+            if !crate::system_pool::makes_room(f) || f.device.capabilities().needs_loop_guard() => {
+        }
         Err(error) => panic!("{error}"),
     }
 }
 
 fn pages_that_go_meanwhile_are_found_again(f: &Fixture) {
-    for (hoisted, frames) in KEPT.into_iter().flat_map(|kept| [2, 3, 5].map(|n| (kept, n))) {
+    for (hoisted, frames) in KEPT
+        .into_iter()
+        .flat_map(|kept| [2, 3, 5].map(|n| (kept, n)))
+    {
         wander(f, "", hoisted, frames);
     }
 }
 
 fn pages_that_are_written_stay(f: &Fixture) {
-    for (hoisted, frames) in KEPT.into_iter().flat_map(|kept| [11, 14].map(|n| (kept, n))) {
+    for (hoisted, frames) in KEPT
+        .into_iter()
+        .flat_map(|kept| [11, 14].map(|n| (kept, n)))
+    {
         wander(f, "n.b = sum ^ 9u;", hoisted, frames);
     }
 }

@@ -189,7 +189,12 @@ impl Uses<'_> {
         let Some(count) = keeper.and_then(|keeper| self.found.get_mut(keeper)) else {
             return;
         };
-        let in_parts = match self.scan.pointers.get(&pointer).map(|p| p.pointee.shape(types)) {
+        let in_parts = match self
+            .scan
+            .pointers
+            .get(&pointer)
+            .map(|p| p.pointee.shape(types))
+        {
             Some(Shape::Scalar(_) | Shape::Atomic(_)) => false,
             // A vector of words is found at once.
             Some(Shape::Vector { scalar, .. }) => scalar.width != 4,

@@ -23,8 +23,10 @@ fn accesses(items: &str, body: &str) -> (usize, usize) {
 
 #[test]
 fn every_form_is_valid() {
-    let halves = "struct H { a: f16, b: vec2<f16>, c: vec3<f16>, d: vec4<f16>, e: array<f16, 5>, w: u32 }";
-    let half_body = "let h = usm_H(p); h.a += 1.0h; h.c = h.c.zyx; h.e[id.x] = h.e[3]; let all = *h; *h = all;";
+    let halves =
+        "struct H { a: f16, b: vec2<f16>, c: vec3<f16>, d: vec4<f16>, e: array<f16, 5>, w: u32 }";
+    let half_body =
+        "let h = usm_H(p); h.a += 1.0h; h.c = h.c.zyx; h.e[id.x] = h.e[3]; let all = *h; *h = all;";
     let wide = "struct W { a: u64, b: i64, c: vec2<u64>, d: f64 }";
     let wide_body = "let w = usm_W(p); w.a += 1lu; w.c = w.c.yx; w.d = w.d;";
     let mut all = vec![system()];
@@ -33,7 +35,10 @@ fn every_form_is_valid() {
     }
     for options in all.into_iter().map(hoisting) {
         let (text, _) = lowered(&kernel(EVERYTHING, EVERY_BODY), &options);
-        assert!(occurrences(&text, "fn tombolo_system_find_once(") == 1, "{text}");
+        assert!(
+            occurrences(&text, "fn tombolo_system_find_once(") == 1,
+            "{text}"
+        );
         let halves = format!("enable f16;\n{}", kernel(halves, half_body));
         lowered(&halves, &options);
         lowered(&kernel(wide, wide_body), &options);
@@ -59,20 +64,35 @@ fn members_and_elements_belong_to_the_pointee() {
         accesses(NODE, "let n = usm_Node(p); n.value = 1.0; o[0] = n.next.x;"),
         (2, 0)
     );
-    assert_eq!(accesses(NODE, "let n = *usm_Node(p); o[0] = n.next.x;"), (2, 0));
-    let matrix = "struct M { m: mat4x4<f32>, v: array<u32, 8>, tail: array<u32> }";
-    assert_eq!(accesses(matrix, "let m = usm_M(p).m; o[0] = u32(m[1].x);"), (4, 0));
     assert_eq!(
-        accesses(matrix, "let m = usm_M(p); o[0] = m.v[id.x] + u32(m.m[id.y][id.z]);"),
+        accesses(NODE, "let n = *usm_Node(p); o[0] = n.next.x;"),
+        (2, 0)
+    );
+    let matrix = "struct M { m: mat4x4<f32>, v: array<u32, 8>, tail: array<u32> }";
+    assert_eq!(
+        accesses(matrix, "let m = usm_M(p).m; o[0] = u32(m[1].x);"),
+        (4, 0)
+    );
+    assert_eq!(
+        accesses(
+            matrix,
+            "let m = usm_M(p); o[0] = m.v[id.x] + u32(m.m[id.y][id.z]);"
+        ),
         (2, 0)
     );
     // An array without a length is no part of what is kept.
     assert_eq!(
-        accesses(matrix, "let m = usm_M(p); o[0] = m.v[1] + m.v[2] + m.tail[id.x];"),
+        accesses(
+            matrix,
+            "let m = usm_M(p); o[0] = m.v[1] + m.v[2] + m.tail[id.x];"
+        ),
         (2, 1)
     );
     let big = "struct B { a: u32, b: array<u32, 1024> }";
-    assert_eq!(accesses(big, "let b = usm_B(p); o[0] = b.a + b.b[1];"), (0, 2));
+    assert_eq!(
+        accesses(big, "let b = usm_B(p); o[0] = b.a + b.b[1];"),
+        (0, 2)
+    );
 }
 
 #[test]
@@ -81,11 +101,17 @@ fn an_access_in_a_loop_keeps_what_is_found_before() {
     let items = format!("{NODE}{items}");
     let sum = |pointer: &str| format!("for (var i = 0u; i < 8u; i++) {{ {pointer} }}");
     assert_eq!(
-        accesses(&items, &format!("let w = usm_Eight(p); {}", sum("o[0] += w[i];"))),
+        accesses(
+            &items,
+            &format!("let w = usm_Eight(p); {}", sum("o[0] += w[i];"))
+        ),
         (1, 0)
     );
     assert_eq!(
-        accesses(&items, &format!("let w = usm_Words(p); {}", sum("o[0] += w[i];"))),
+        accesses(
+            &items,
+            &format!("let w = usm_Words(p); {}", sum("o[0] += w[i];"))
+        ),
         (0, 1)
     );
     // The pointer is another one in each turn.

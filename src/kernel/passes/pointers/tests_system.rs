@@ -136,7 +136,9 @@ fn faults_tell_writes_from_reads() {
     let reason = |code, low| facts.fault([code, low, 1, 5]).unwrap().reason;
     assert_eq!(reason(1, 64), FaultReason::Outside);
     assert_eq!(reason(1 | 1 << 31, 64), FaultReason::ReadOnly);
-    assert_eq!(reason(1, 65), FaultReason::Misaligned);
+    assert_eq!(reason(1 | 1 << 30, 65), FaultReason::Misaligned);
+    // A member whose alignment is less than its structure's.
+    assert_eq!(reason(1, 68), FaultReason::Outside);
     assert_eq!(facts.fault([1, 0, 0, 5]).unwrap().reason, FaultReason::Null);
     assert_eq!(facts.fault([0; 4]), None);
 }
