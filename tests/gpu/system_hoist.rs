@@ -21,6 +21,7 @@ cases![
     a_pointer_with_a_wrong_alignment_fails,
     pages_that_go_meanwhile_are_found_again,
     pages_that_are_written_stay,
+    halves_of_a_pointee_lie_in_frames_apart,
 ];
 
 /// With and without translations that are kept.
@@ -322,13 +323,16 @@ const WANDER: &str = "
         }
     }";
 
-/// Launches the kernel above, with `frames` frames, in the live tier. Nodes and words lie in pages of their own.
-fn wander(f: &Fixture, write: &str, hoisted: bool, frames: u64) {
+const WRITE: &str = "n.b = sum ^ 9u;";
+
+/// Launches the kernel above, with `frames` frames, in the live tier. Nodes and words lie in pages of their own, each node
+/// `begin` words behind the beginning of a page.
+fn wander(f: &Fixture, write: &str, hoisted: bool, (frames, begin): (u64, usize)) {
     let source = WANDER.replace("WRITE", write);
     let kernel = kernel(&f.device, &source, hoisted);
     let values = numbers(41 * 1024);
-    let mut lent = numbers(9 * 1024);
-    let at = |i: usize| (i + 1) * 1024 - lent.as_ptr() as usize / 4 % 1024 + 100;
+    let mut lent = numbers(10 * 1024);
+    let at = |i: usize| (i + 1) * 1024 - lent.as_ptr() as usize / 4 % 1024 + begin;
     let first = at(0);
     let node = |i: usize| first + i * 1024;
     let mut expected = lent.clone();
@@ -377,19 +381,27 @@ fn wander(f: &Fixture, write: &str, hoisted: bool, frames: u64) {
 }
 
 fn pages_that_go_meanwhile_are_found_again(f: &Fixture) {
-    for (hoisted, frames) in KEPT
-        .into_iter()
-        .flat_map(|kept| [2, 3, 5].map(|n| (kept, n)))
-    {
-        wander(f, "", hoisted, frames);
+    for hoisted in KEPT {
+        for frames in [2, 3, 5] {
+            wander(f, "", hoisted, (frames, 100));
+        }
     }
 }
 
 fn pages_that_are_written_stay(f: &Fixture) {
-    for (hoisted, frames) in KEPT
-        .into_iter()
-        .flat_map(|kept| [11, 14].map(|n| (kept, n)))
-    {
-        wander(f, "n.b = sum ^ 9u;", hoisted, frames);
+    for hoisted in KEPT {
+        for frames in [11, 14] {
+            wander(f, WRITE, hoisted, (frames, 100));
+        }
+    }
+}
+
+/// Frames of neighbouring pages are no neighbours where pages come one by one: the array of each node lies in another page
+/// than the rest.
+fn halves_of_a_pointee_lie_in_frames_apart(f: &Fixture) {
+    for hoisted in KEPT {
+        for (write, frames) in [("", 3), ("", 5), (WRITE, 12), (WRITE, 14)] {
+            wander(f, write, hoisted, (frames, 1022));
+        }
     }
 }
