@@ -4,7 +4,9 @@
 //! (`in_place`), missing pages without a pattern (`miss`), and pages in a row, most of which are fetched before they are missed
 //! (`prefetched`); where pages come while the kernel runs (`_live`), and where the launch is repeated (`_sliced`). Beside it
 //! the same kernel on a buffer of the device, into which all of the slice is copied first and out of which it is copied
-//! afterwards: what a program does that knows what its kernel needs. Each row is the median of the ratios of the pairs. The last
+//! afterwards: what a program does that knows what its kernel needs. And, beside the same kernel with a translation at each
+//! access, kernels with several accesses of one pointee: members of a node (`members`), and elements of an array in a loop
+//! (`elements`). Each row is the median of the ratios of the pairs. The last
 //! lines are the rows: `ratio <row>/<adapter> = <median> (<min>..<max>)`.
 
 mod support;
@@ -22,6 +24,8 @@ const PAIRS: usize = 15;
 const MANY: usize = 4 << 20;
 /// Words of the slice for hits: 64 pages.
 const FEW: usize = 64 << 10;
+
+const TIERS: [(&str, SystemTier); 2] = [("live", SystemTier::Live), ("sliced", SystemTier::Sliced)];
 
 const HEAD: &str = "
 DECLARE
@@ -64,6 +68,31 @@ const ROW: Work = Work {
     body: "if id.x == 0u { for (var i = 0u; i < 1024u; i++) { x += w[i * 1024u + (x & 1u)]; } }",
 };
 
+/// A node in no order, of which seven members are read and one is written.
+const MEMBERS: &str = "for (var i = 0u; i < 200u; i++) {
+        let n = &nodes[((x ^ (i * 9u)) * 2654435761u) >> 20u];
+        x = x * 5u + n.a + n.b * n.c + (n.d.x ^ n.d.w) + n.e + n.f[1];
+        n.own[id.x % 4u] = x;
+    }";
+
+/// A node in no order, and its array from the beginning to the end.
+const ELEMENTS: &str = "for (var i = 0u; i < 60u; i++) {
+        let n = &nodes[((x ^ (i * 9u)) * 2654435761u) >> 20u];
+        for (var k = 0u; k < 8u; k++) { x = x * 5u + n.f[k]; }
+    }";
+
+const NODES: &str = "
+struct Node { a: u32, b: u32, c: u32, e: u32, d: vec4<u32>, f: array<u32, 8>, own: array<u32, 4> }
+alias Nodes = array<Node>;
+@group(0) @binding(0) var<uniform> first: usm_ptr;
+@group(0) @binding(1) var<storage, read_write> sink: array<u32>;
+@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    let nodes = usm_Nodes(first);
+    var x = id.x;
+    BODY
+    sink[id.x] = x;
+}";
+
 fn main() -> Result<(), Error> {
     let context = Context::new()?;
     let mut rows = Vec::new();
@@ -79,8 +108,16 @@ fn main() -> Result<(), Error> {
         if hit.is_in_place()? {
             note("in_place", hit.ratios(&device, None, true)?);
         }
-        let tiers = [("live", SystemTier::Live), ("sliced", SystemTier::Sliced)];
-        for (tier_name, tier) in tiers {
+        for (label, body) in [("members", MEMBERS), ("elements", ELEMENTS)] {
+            for (tier_name, tier) in TIERS {
+                if tier == SystemTier::Live && !device.capabilities().live_memory() {
+                    continue;
+                }
+                let ratios = kept(&device, body, tier)?;
+                note(&format!("{label}_{tier_name}"), ratios);
+            }
+        }
+        for (tier_name, tier) in TIERS {
             if tier == SystemTier::Live && !device.capabilities().live_memory() {
                 continue;
             }
@@ -95,6 +132,45 @@ fn main() -> Result<(), Error> {
         println!("{row}");
     }
     Ok(())
+}
+
+/// A kernel with translations that are kept, and with a translation at each access. All pages are there when the last
+/// launch begins, of which the live tier has none but in its frames: what is missed is missed by both.
+fn kept(device: &Device, body: &str, tier: SystemTier) -> Result<Vec<f64>, Error> {
+    let program = Program::new("members.wgsl", NODES.replace("BODY", body))?;
+    let kernel = |hoisted: bool| {
+        let mut options = KernelOptions::default();
+        options.pointers = TranslationMode::System;
+        options.hoisted = Some(hoisted);
+        device.kernel_with(&program, "main", &Constants::new(), options)
+    };
+    let kernels = [kernel(true)?, kernel(false)?];
+    // 4,096 nodes of 80 bytes, some of them over a border of pages.
+    let values: Vec<u32> = (0u32..)
+        .map(|i| i.wrapping_mul(0x9e37_79b9))
+        .take(4096 * 20)
+        .collect();
+    let sinks = [
+        device.zeroed::<u32>(64 * 16)?,
+        device.zeroed::<u32>(64 * 16)?,
+    ];
+    let run = |side: usize| -> Result<(), Error> {
+        let mut values = values.clone();
+        let mut memory = SystemMemory::new();
+        let pointer = memory.lend_mut(&mut values);
+        memory.set_in_place(false);
+        memory.set_tier(Some(tier));
+        (kernels[side].launch().value("first", &pointer))
+            .buffer("sink", &sinks[side])
+            .workgroups(16)
+            .run_system(&mut memory)?;
+        Ok(())
+    };
+    let ratios = pairs(PAIRS, || run(0), || run(1))?;
+    if sinks[0].read()? != sinks[1].read()? {
+        return Err("translations that are kept lead elsewhere".into());
+    }
+    Ok(ratios)
 }
 
 /// A kernel, its peer, and what both work on.

@@ -88,8 +88,9 @@ fn tombolo_system_find(base: u32, base_high: u32, offset: u32, words: u32, code:
     var frame = 0u;
     if fits { frame = tombolo_system_place(entry.z, page, page_high, word, (words << 1u) | writes); }
     if frame == 0u {
-        // A write to what may be read is told apart from a write elsewhere.
+        // A write to what may be read is told apart from a write elsewhere, and an address that no access of its size has.
         var told = code & 0x7fffffffu;
+        if (low & align) != 0u { told |= 0x40000000u; }
         if !fits && (strange | (writes ^ 1u)) == 0u {
             let masks = tombolo_system_table[(entry.w >> 3u) + (word >> 7u)];
             if ((entry.w | (masks[(word >> 5u) & 3u] >> (word & 31u))) & 1u) != 0u { told = code; }
@@ -105,6 +106,7 @@ fn tombolo_system_find(base: u32, base_high: u32, offset: u32, words: u32, code:
             atomicOr(&tombolo_system_faults[flags], marks);
         }
     }
+    $found$
     return frame + word;
 }
 

@@ -12,6 +12,13 @@ var<private> tombolo_system_loaded: vec4<u32>;
 
 fn tombolo_system_word(at: u32) -> u32 { return $word$; }
 
+fn tombolo_system_fetch(at: u32, words: u32) {
+    tombolo_system_loaded.x = tombolo_system_word(at);
+    if words > 1u { tombolo_system_loaded.y = tombolo_system_word(at + 1u); }
+    if words > 2u { tombolo_system_loaded.z = tombolo_system_word(at + 2u); }
+    if words > 3u { tombolo_system_loaded.w = tombolo_system_word(at + 3u); }
+}
+
 fn tombolo_system_again(index: u32) -> u32 {
     tombolo_system_fence();
     return $again$;
@@ -25,12 +32,9 @@ fn tombolo_system_takes(index: u32, found: u32, frame: u32, word: u32, access: u
         atomicOr(&tombolo_system_faults[4u + frame], mark);
     }
     if (access & 1u) == 0u {
-        let at = (frame << 10u) + word;
-        tombolo_system_loaded.x = tombolo_system_word(at);
-        if access > 3u { tombolo_system_loaded.y = tombolo_system_word(at + 1u); }
-        if access > 5u { tombolo_system_loaded.z = tombolo_system_word(at + 2u); }
-        if access > 7u { tombolo_system_loaded.w = tombolo_system_word(at + 3u); }
+        tombolo_system_fetch((frame << 10u) + word, access >> 1u);
     }
+    $seen$
     return tombolo_system_again(index) == found;
 }
 

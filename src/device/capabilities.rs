@@ -199,6 +199,12 @@ impl Capabilities {
         self.device_type == wgpu::DeviceType::Cpu && cfg!(target_arch = "x86_64")
     }
 
+    /// Whether invocations pass over a branch that none of them takes. lavapipe, SwiftShader and
+    /// WARP run both sides for all invocations of a vector, and drop what a side was not meant for.
+    pub(crate) fn skips_branches(&self) -> bool {
+        !self.software || self.invocations_take_turns()
+    }
+
     /// Whether invocations of a work-group run one after the other, each up to a barrier or its end: none sees what
     /// another does meanwhile. Work-groups run beside each other.
     pub(crate) fn invocations_take_turns(&self) -> bool {

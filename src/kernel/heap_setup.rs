@@ -49,6 +49,8 @@ pub(crate) struct HeapSetup {
     pub has_loop_budget: bool,
     /// Pointers in a node choose their binding apart from the rest of the node.
     pub pointers_apart: bool,
+    /// Kernels that follow pointers into lent memory keep translations.
+    pub hoists: bool,
     /// Posts of calls have separate memory.
     pub splits_ports: bool,
     /// Invocations of a subgroup that call together share a packet.
@@ -90,6 +92,7 @@ impl Default for HeapSetup {
             barriers: true,
             has_loop_budget: false,
             pointers_apart: false,
+            hoists: false,
             splits_ports: false,
             packs_calls: false,
             live_pages: false,
@@ -176,6 +179,7 @@ impl HeapSetup {
                 .then(|| bindings.segment(memory + self.allocations)),
             arguments,
             pointers_apart: self.pointers_apart,
+            hoists: self.hoists,
             capabilities: capabilities.bits(),
         }
     }

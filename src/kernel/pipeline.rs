@@ -41,6 +41,10 @@ pub struct KernelOptions {
     pub checked_allocations: Option<bool>,
     /// Whether private arrays move to scratch memory (default: [`DeviceOptions::spill`](crate::DeviceOptions::spill)).
     pub spill: Option<SpillPolicy>,
+    /// Whether a pointer into lent memory ([`TranslationMode::System`]) is translated once for several accesses of its
+    /// pointee, where the pointee has a fixed size and lies in one page (default: where branches that no invocation takes
+    /// cost nothing, which leaves out lavapipe and SwiftShader).
+    pub hoisted: Option<bool>,
 }
 
 impl Default for KernelOptions {
@@ -50,6 +54,7 @@ impl Default for KernelOptions {
             checked_pointers: None,
             checked_allocations: None,
             spill: None,
+            hoisted: None,
         }
     }
 }

@@ -116,6 +116,7 @@ mod stress;
 mod subgroups;
 mod system;
 mod system_faults;
+mod system_hoist;
 mod system_kinds;
 mod system_live;
 mod system_paging;
@@ -263,6 +264,7 @@ fn main() -> std::process::ExitCode {
         subgroups::CASES,
         system::CASES,
         system_faults::CASES,
+        system_hoist::CASES,
         system_kinds::CASES,
         system_live::CASES,
         system_paging::CASES,

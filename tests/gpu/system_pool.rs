@@ -20,7 +20,7 @@ cases![
 
 /// Whether pages make room for others while a kernel runs: where kernels run on the host's processors, if these keep the
 /// order of loads.
-fn makes_room(f: &Fixture) -> bool {
+pub fn makes_room(f: &Fixture) -> bool {
     let device_type = f.context.adapters()[f.index].device_type;
     device_type == wgpu::DeviceType::Cpu && cfg!(target_arch = "x86_64")
 }

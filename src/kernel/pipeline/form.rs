@@ -164,6 +164,9 @@ pub(super) fn compile_options(
             barriers: device.capabilities.has_memory_barriers(),
             has_loop_budget: device.capabilities.needs_loop_guard(),
             pointers_apart: device.capabilities.is_lavapipe(),
+            // Modules are shared: no other mode has to know.
+            hoists: options.pointers == TranslationMode::System
+                && (options.hoisted).unwrap_or(device.capabilities.skips_branches()),
             splits_ports: device.capabilities.splits_ports(),
             packs_calls: device.capabilities.packs_calls(),
             checked,

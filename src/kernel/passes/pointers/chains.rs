@@ -6,6 +6,7 @@ use super::atomics::{Outcome, is_word};
 use super::builder::Value;
 use super::check::Target;
 use super::heap::Boundary;
+use super::hoist::parts;
 use super::options::{PointerErrorKind, PointerSite};
 use super::place::{Place, Root};
 use super::rewrite::{Mapped, Outcomes, Parameter, Rewriter};
@@ -107,12 +108,7 @@ impl Rewriter<'_> {
             ));
         };
         let stride = stride(ty, self.builder.types);
-        let count = match ty.shape(self.builder.types) {
-            Shape::Array { count, .. } => count,
-            Shape::Vector { count, .. } => Some(count),
-            Shape::Matrix { columns, .. } => Some(columns),
-            _ => None,
-        };
+        let count = parts(ty.shape(self.builder.types));
         let index = self.builder.limited(&place, index, stride, count);
         let valid = match place.valid {
             Some(_) => {
@@ -123,7 +119,21 @@ impl Rewriter<'_> {
             }
             None => None,
         };
-        Ok(self.builder.step(place, index, stride, valid))
+        let step = self.builder.step(place, index, stride, valid);
+        Ok(match count {
+            Some(count) if place.kept.is_some() => {
+                (self.builder).kept_behind(&place, step, (index, stride, count))
+            }
+            _ => self.keeping(handle, step),
+        })
+    }
+
+    /// The place of a pointer, with a translation that is kept if the scan has chosen the pointer.
+    pub(super) fn keeping(&mut self, handle: Handle<Expression>, place: Place) -> Place {
+        match self.scan.hoists.get(&handle) {
+            Some(extent) => self.builder.keeping(place, *extent),
+            None => place,
+        }
     }
 
     pub(super) fn access_index(
@@ -294,6 +304,7 @@ impl Rewriter<'_> {
                     self.root(pointer, pointee, align)
                 };
                 let place = self.builder.place(root);
+                let place = self.keeping(result, place);
                 self.map.insert(result, Mapped::Place(place));
             }
             Role::Address => {
@@ -327,7 +338,10 @@ impl Rewriter<'_> {
                 });
                 if let Some((result, value)) = result.zip(value) {
                     let mapped = match callee.result {
-                        Some(parameter) => Mapped::Place(self.passed(value, parameter)),
+                        Some(parameter) => {
+                            let place = self.passed(value, parameter);
+                            Mapped::Place(self.keeping(result, place))
+                        }
                         None => Mapped::Value(value),
                     };
                     self.map.insert(result, mapped);

@@ -31,6 +31,7 @@ mod chains;
 mod check;
 mod flow;
 mod heap;
+mod hoist;
 mod narrow;
 mod needs;
 mod notes;
@@ -46,6 +47,8 @@ pub(in crate::kernel) mod visit;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_hoist;
 #[cfg(test)]
 mod tests_loads;
 #[cfg(test)]
@@ -130,7 +133,7 @@ pub fn run(
     let meetings = turns::meeting_functions(module);
     let old = std::mem::take(&mut module.functions);
     let mut new: Arena<Function> = Arena::new();
-    heap.system = system::add(module, &mut new, &heap, options)?;
+    heap.system = system::add(module, &mut new, &heap, options, scan.hoists())?;
     heap.fault = notes::fault_function(&heap, fault_name).map(|f| new.append(f, Span::UNDEFINED));
 
     let mut sites = Vec::new();

@@ -96,6 +96,8 @@ pub struct PointerOptions {
     /// node. Faster where every branch is executed on both sides, and loads are what a step waits for (lavapipe);
     /// slower elsewhere.
     pub pointers_apart: bool,
+    /// Kernels that follow pointers into lent memory keep the translation of a pointee of fixed size.
+    pub hoists: bool,
     /// The device's features, as bits of [`Capabilities`]: 64-bit and 16-bit members depend on them.
     pub capabilities: u64,
 }
@@ -299,6 +301,9 @@ pub struct PointerFault<'a> {
 /// The bit of a site's code that tells of a write, in faults of [`HeapMemory::System`].
 pub const WRITE_BIT: u32 = 1 << 31;
 
+/// The bit that tells of an address that is no multiple of the access's alignment, in the same faults.
+pub const MISALIGNED_BIT: u32 = 1 << 30;
+
 /// The code of a site. Never 0.
 pub(super) fn site_code(index: usize) -> u32 {
     u32::try_from(index)
@@ -310,20 +315,23 @@ impl PointerFacts {
     /// The fault that `words`, the words [`super::super::status::POINTER`] of a status record, tell of.
     pub fn fault(&self, words: [u32; 4]) -> Option<PointerFault<'_>> {
         let [code, low, high, invocation] = words;
-        let (code, writes) = match self.system {
-            true => (code & !WRITE_BIT, code & WRITE_BIT != 0),
-            false => (code, false),
+        let told = match self.system {
+            true => code & (WRITE_BIT | MISALIGNED_BIT),
+            false => 0,
         };
+        let code = code & !told;
         let index = code.checked_sub(1)?;
         let site = self.sites.get(index as usize);
         let address = u64::from(low) | u64::from(high) << 32;
         let reason = match site.and_then(|site| site.align) {
             None if site.is_some() => FaultReason::Index,
             _ if address == 0 => FaultReason::Null,
-            Some(align) if !address.is_multiple_of(u64::from(align.max(1))) => {
+            // The address is that of the access, which may be of a member.
+            _ if told & MISALIGNED_BIT != 0 => FaultReason::Misaligned,
+            Some(align) if !self.system && !address.is_multiple_of(u64::from(align.max(1))) => {
                 FaultReason::Misaligned
             }
-            _ if writes => FaultReason::ReadOnly,
+            _ if told & WRITE_BIT != 0 => FaultReason::ReadOnly,
             _ => FaultReason::Outside,
         };
         Some(PointerFault {

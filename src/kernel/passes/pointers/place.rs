@@ -5,6 +5,7 @@ use naga::BinaryOperator as Op;
 
 use super::builder::{Builder, Value};
 use super::heap::Boundary;
+use super::hoist::Kept;
 use super::options::ZERO_WORD;
 use crate::kernel::passes::code::Emitter;
 
@@ -55,6 +56,8 @@ pub(super) struct Place {
     pub valid: Option<Value>,
     /// The array of its binding, inside code made for a single binding.
     pub array: Option<Value>,
+    /// What is kept of the translation of an address.
+    pub kept: Option<Kept>,
 }
 
 impl Place {
@@ -300,6 +303,7 @@ impl Builder<'_> {
             constant: 0,
             valid: root.valid,
             array: None,
+            kept: None,
         }
     }
 
@@ -333,6 +337,7 @@ impl Builder<'_> {
             constant,
             valid,
             array: None,
+            kept: None,
         }
     }
 

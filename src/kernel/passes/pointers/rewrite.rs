@@ -264,6 +264,7 @@ impl<'a> Rewriter<'a> {
                 self.builder.code.span = self.span_of(handle);
                 let value = self.builder.add(Expression::FunctionArgument(index));
                 let place = self.passed(value, parameter);
+                let place = self.keeping(handle, place);
                 self.map.insert(handle, Mapped::Place(place));
             }
         }

@@ -11,6 +11,7 @@ use naga::{
 use super::super::reachable;
 use super::super::typified;
 use super::flow::{Flow, Source};
+use super::hoist::{self, Extent};
 use super::narrow::{self, Narrow, is_pair};
 use super::needs::Needs;
 use super::options::{
@@ -63,6 +64,8 @@ pub(super) struct FunctionScan {
     /// The expressions of interest to `narrow`, and its findings: none where whole pointers are needed.
     seen: narrow::Types,
     pub narrow: Narrow,
+    /// The pointers into lent memory that keep their translation.
+    pub hoists: BTreeMap<Handle<Expression>, Extent>,
 }
 
 /// The known properties of a kernel.
@@ -80,6 +83,14 @@ pub(super) struct Scan {
     pub table_align: u32,
     pub writes: bool,
     pub layouts: Layouts,
+}
+
+impl Scan {
+    /// Whether any pointer keeps its translation.
+    pub fn hoists(&self) -> bool {
+        let mut functions = self.functions.values().chain([&self.entry]);
+        functions.any(|function| !function.hoists.is_empty())
+    }
 }
 
 /// The role of `function`. The stubs are the functions without a body appended by the text side: a
@@ -375,6 +386,10 @@ fn scan_function(
         scan.pointers.insert(handle, pointer);
     }
     needs.add(module, function, &scan);
+    let is_system = matches!(kernel.options.memory, HeapMemory::System { .. });
+    if is_system && kernel.options.hoists {
+        scan.hoists = hoist::find(module, function, &scan, kernel.layouts);
+    }
     Ok(scan)
 }
 

@@ -8,7 +8,8 @@
 //! 2. An access of one to four words, which a vector is at most, calls `tombolo_system_find` once: vectors are aligned,
 //!    so that none straddles a page. The function returns an index into the pool of frames, or the index of words that
 //!    nobody else uses where the address may not be touched, so accesses themselves have no branch.
-//! 3. The first fault of an invocation is noted with its site; from then on every value that the invocation reads may be
+//! 3. Where a pointee of fixed size lies in one page, its translation is kept for its other accesses: see `hoist`.
+//! 4. The first fault of an invocation is noted with its site; from then on every value that the invocation reads may be
 //!    a zero that stands for something else. So loops end at their next turn: a loop that waits for a value read behind
 //!    such a zero might run for ever. Loops in which invocations meet are left alone, since one that left would be
 //!    missed by the others.
@@ -45,6 +46,8 @@ const THERE: &str = include_str!("../../../../shaders/system_there.wgsl");
 const LIVE: &str = include_str!("../../../../shaders/system_live.wgsl");
 const STAY: &str = include_str!("../../../../shaders/system_stay.wgsl");
 const EVICT: &str = include_str!("../../../../shaders/system_evict.wgsl");
+const ONCE: &str = include_str!("../../../../shaders/system_once.wgsl");
+const ONCE_EVICT: &str = include_str!("../../../../shaders/system_once_evict.wgsl");
 const FREE: &str = include_str!("../../../../shaders/system_free.wgsl");
 const RATIONED: &str = include_str!("../../../../shaders/system_rationed.wgsl");
 const FENCE: &str = "tombolo_system_fence";
@@ -62,10 +65,19 @@ pub(super) struct System {
     find: Handle<Function>,
     /// From an address to the words there, where a frame may be given to another page before they are loaded.
     load: Option<Handle<Function>>,
+    /// The same where the translation of a pointee is kept; with the words in `loaded`.
+    once: Option<Once>,
     /// From an address and an index to an address.
     step: Handle<Function>,
     /// Not zero once the invocation has met with a fault.
     failed: Handle<GlobalVariable>,
+}
+
+/// The functions of accesses of which a translation is kept.
+#[derive(Clone, Copy, Debug)]
+struct Once {
+    find: Handle<Function>,
+    load: Option<(Handle<Function>, Handle<GlobalVariable>)>,
 }
 
 /// Adds the functions to `functions`, and their variables to `module`; `None` where pointers lead into the heap.
@@ -74,6 +86,7 @@ pub(super) fn add(
     functions: &mut Arena<Function>,
     heap: &Heap,
     options: &PointerOptions,
+    hoists: bool,
 ) -> Result<Option<System>, PointerError> {
     let HeapMemory::System {
         table,
@@ -90,7 +103,7 @@ pub(super) fn add(
         span: Span::UNDEFINED,
         function: None,
     };
-    let text = naga::front::wgsl::parse_str(&text_of(live, heap.element));
+    let text = naga::front::wgsl::parse_str(&text_of(live, heap.element, hoists));
     let mut text = text.map_err(|error| broken(error.to_string()))?;
     if live.is_some_and(|live| live.barriers) {
         fence::fill(&mut text, FENCE);
@@ -137,34 +150,44 @@ pub(super) fn add(
         let found = all.find(|(_, f)| f.name.as_deref() == Some(name));
         found.and_then(|(handle, _)| mover.functions.get(&handle).copied())
     };
-    let mut variables = text.global_variables.iter();
-    let failed = variables
-        .find(|(_, v)| v.name.as_deref() == Some("tombolo_system_failed"))
-        .and_then(|(handle, _)| mover.globals.get(&handle).copied());
+    let variable = |name: &str| {
+        let mut all = text.global_variables.iter();
+        let found = all.find(|(_, v)| v.name.as_deref() == Some(name));
+        found.and_then(|(handle, _)| mover.globals.get(&handle).copied())
+    };
     let found = (function("tombolo_system_find"))
         .zip(function("tombolo_system_step"))
-        .zip(failed);
+        .zip(variable("tombolo_system_failed"));
     let ((find, step), failed) =
         found.ok_or_else(|| broken("the functions of shaders/system.wgsl are missing".into()))?;
     Ok(Some(System {
         find,
         load: function("tombolo_system_load"),
+        once: function("tombolo_system_find_once").map(|find| Once {
+            find,
+            load: function("tombolo_system_load_once").zip(variable("tombolo_system_loaded")),
+        }),
         step,
         failed,
     }))
 }
 
 /// The text of the functions, for frames that are filled before the launch, or while the kernel runs.
-fn text_of(live: Option<LivePlaces>, element: HeapElement) -> String {
+fn text_of(live: Option<LivePlaces>, element: HeapElement, hoists: bool) -> String {
+    let (once, found) = match hoists {
+        true => (ONCE, "tombolo_system_rights = entry.w;"),
+        false => ("", ""),
+    };
+    let text = Template::new(TEXT).set("found", found).fill();
     let Some(live) = live else {
-        return [TEXT, THERE].concat();
+        return [&text, once, THERE].concat();
     };
     let turns = match live.backoff {
         Some(_) => RATIONED,
         None => FREE,
     };
     let frames = match live.evicts {
-        true => evicting(element, live.barriers),
+        true => evicting(element, live.barriers, hoists),
         false => STAY.to_owned(),
     };
     let [upper, both] = LIVE_FACTORS;
@@ -174,11 +197,11 @@ fn text_of(live: Option<LivePlaces>, element: HeapElement) -> String {
         .set("shift", format!("{}u", 32 - LIVE_LOCKS.ilog2()))
         .set("last_post", format!("{}u", LIVE_POSTS - 1))
         .fill();
-    [TEXT, &live, turns, &frames].concat()
+    [&text, once, &live, turns, &frames].concat()
 }
 
 /// The functions of frames that may be taken away, for a pool of such elements.
-fn evicting(element: HeapElement, barriers: bool) -> String {
+fn evicting(element: HeapElement, barriers: bool, hoists: bool) -> String {
     let pool = "tombolo_system_pool[at]";
     let (element, word) = match element {
         HeapElement::AtomicWord => ("atomic<u32>", format!("atomicLoad(&{pool})")),
@@ -191,11 +214,17 @@ fn evicting(element: HeapElement, barriers: bool) -> String {
         // The place stays what it is.
         false => "atomicOr(&tombolo_system_places[index], 0u)",
     };
-    Template::new(EVICT)
+    let (once, seen) = match hoists {
+        true => (ONCE_EVICT, "tombolo_system_seen = vec2<u32>(index, found);"),
+        false => ("", ""),
+    };
+    let text = Template::new(EVICT)
+        .set("seen", seen)
         .set("element", element)
         .set("word", word)
         .set("again", again)
-        .fill()
+        .fill();
+    [&text, once].concat()
 }
 
 impl Builder<'_> {
@@ -239,11 +268,12 @@ impl Builder<'_> {
         let Base::Address(low, high) = place.base else {
             return None;
         };
-        let offset = self.word(place.constant.wrapping_add(offset));
-        let found = self.found(system, place, (low, high), offset, count, writes);
+        let at = place.constant.wrapping_add(offset);
+        let found = self.found(system, place, (low, high), at, count, writes);
         Some(Place {
             base: Base::Elements(found),
             constant: 0,
+            kept: None,
             ..*place
         })
     }
@@ -251,13 +281,25 @@ impl Builder<'_> {
     /// The `count` words, `offset` bytes behind `place`, loaded by the function that finds them, where no place may be kept
     /// from the translation to the access.
     pub fn system_load(&mut self, place: &Place, offset: u32, count: u32) -> Option<Value> {
-        let load = self.heap.system?.load?;
+        let system = self.heap.system?;
+        let load = system.load?;
         let Base::Address(low, high) = place.base else {
             return None;
         };
-        let offset = self.word(place.constant.wrapping_add(offset));
+        let at = place.constant.wrapping_add(offset);
         let (words, code) = (self.word(count), self.word(place.root.code));
-        let loaded = self.called(load, vec![low, high, offset, words, code]);
+        let offset = self.word(at);
+        let mut arguments = vec![low, high, offset, words, code];
+        let loaded = match (&place.kept, system.once.and_then(|once| once.load)) {
+            (Some(kept), Some((load, loaded))) => {
+                self.kept_arguments(kept, at, &mut arguments);
+                let now = self.called(load, arguments);
+                self.keep_translation(kept, now);
+                let loaded = self.global(loaded);
+                self.load(loaded)
+            }
+            _ => self.called(load, arguments),
+        };
         Some(self.part(loaded, 4, 0, count))
     }
 
@@ -268,12 +310,7 @@ impl Builder<'_> {
             return None;
         };
         let at = place.constant.wrapping_add(offset);
-        let (low, high, shift) = self.system_half_address((low, high), at);
-        let word = Place {
-            base: Base::Address(low, high),
-            constant: 0,
-            ..*place
-        };
+        let (word, shift) = self.system_half_word(place, (low, high), at);
         Some((self.system_load(&word, 0, 1)?, shift))
     }
 
@@ -282,7 +319,7 @@ impl Builder<'_> {
         system: System,
         place: &Place,
         (low, high): (Value, Value),
-        offset: Value,
+        at: u32,
         count: u32,
         writes: bool,
     ) -> Value {
@@ -290,8 +327,16 @@ impl Builder<'_> {
             true => place.root.code | WRITE_BIT,
             false => place.root.code,
         };
-        let (count, code) = (self.word(count), self.word(code));
-        self.called(system.find, vec![low, high, offset, count, code])
+        let (offset, count, code) = (self.word(at), self.word(count), self.word(code));
+        let mut arguments = vec![low, high, offset, count, code];
+        let (Some(kept), Some(once)) = (&place.kept, system.once) else {
+            return self.called(system.find, arguments);
+        };
+        self.kept_arguments(kept, at, &mut arguments);
+        let found = self.called(once.find, arguments);
+        let now = self.part(found, 4, 1, 3);
+        self.keep_translation(kept, now);
+        self.member(found, 0)
     }
 
     /// The word of the pool with the half that lies `at` bytes behind the place's address, and the number of the
@@ -301,22 +346,32 @@ impl Builder<'_> {
         let (Some(system), Base::Address(low, high)) = (self.heap.system, place.base) else {
             return (zero, zero);
         };
-        let (low, high, shift) = self.system_half_address((low, high), at);
-        let word = self.found(system, place, (low, high), zero, 1, writes);
+        let (word, shift) = self.system_half_word(place, (low, high), at);
+        let Base::Address(low, high) = word.base else {
+            return (zero, zero);
+        };
+        let word = self.found(system, &word, (low, high), 0, 1, writes);
         (word, shift)
     }
 
-    /// The address of the word with the half that lies `at` bytes behind an address, and the number of its lowest bit.
-    fn system_half_address(
+    /// The word with the half that lies `at` bytes behind a place's address, and the number of the half's lowest bit.
+    fn system_half_word(
         &mut self,
-        (low, high): (Value, Value),
+        place: &Place,
+        address: (Value, Value),
         at: u32,
-    ) -> (Value, Value, Value) {
-        let address = self.system_address((low, high), at);
+    ) -> (Place, Value) {
+        let address = self.system_address(address, at);
         let (low, high) = (self.member(address, 0), self.member(address, 1));
         let odd = self.with(Op::And, low, 2);
         let low = self.binary(Op::Subtract, low, odd);
-        (low, high, self.with(Op::ShiftLeft, odd, 3))
+        let word = Place {
+            base: Base::Address(low, high),
+            constant: 0,
+            kept: self.kept_around(place.kept, at, odd),
+            ..*place
+        };
+        (word, self.with(Op::ShiftLeft, odd, 3))
     }
 
     /// The address `index * stride` bytes further on.

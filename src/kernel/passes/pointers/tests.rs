@@ -30,6 +30,7 @@ pub(super) fn unified() -> PointerOptions {
         device_allocations: None,
         arguments: None,
         pointers_apart: false,
+        hoists: false,
         capabilities: Capabilities::all().bits(),
     }
 }

@@ -3,8 +3,9 @@
 use super::super::tests_support::occurrences;
 use super::tests::{EVERY_BODY, EVERYTHING, NODE, at, kernel, lower, lowered, unified};
 use super::*;
+use naga::ResourceBinding;
 
-fn system() -> PointerOptions {
+pub(super) fn system() -> PointerOptions {
     PointerOptions {
         mode: TranslationMode::System,
         memory: HeapMemory::System {
@@ -16,6 +17,25 @@ fn system() -> PointerOptions {
         },
         ..unified()
     }
+}
+
+/// The same for kernels that wait for pages.
+pub(super) fn waiting(
+    barriers: bool,
+    evicts: bool,
+    backoff: Option<ResourceBinding>,
+) -> PointerOptions {
+    let mut options = system();
+    let HeapMemory::System { live, .. } = &mut options.memory else {
+        panic!("no lent memory");
+    };
+    *live = Some(LivePlaces {
+        places: at(4),
+        barriers,
+        evicts,
+        backoff,
+    });
+    options
 }
 
 #[test]
@@ -41,16 +61,7 @@ fn kernels_that_wait_are_valid() {
         (false, Some(at(5)), false),
         (false, Some(at(5)), true),
     ] {
-        let mut options = system();
-        let HeapMemory::System { live, .. } = &mut options.memory else {
-            panic!("no lent memory");
-        };
-        *live = Some(LivePlaces {
-            places: at(4),
-            barriers,
-            evicts,
-            backoff,
-        });
+        let options = waiting(barriers, evicts, backoff);
         let (text, _) = lowered(
             &kernel(
                 NODE,
@@ -125,7 +136,9 @@ fn faults_tell_writes_from_reads() {
     let reason = |code, low| facts.fault([code, low, 1, 5]).unwrap().reason;
     assert_eq!(reason(1, 64), FaultReason::Outside);
     assert_eq!(reason(1 | 1 << 31, 64), FaultReason::ReadOnly);
-    assert_eq!(reason(1, 65), FaultReason::Misaligned);
+    assert_eq!(reason(1 | 1 << 30, 65), FaultReason::Misaligned);
+    // A member whose alignment is less than its structure's.
+    assert_eq!(reason(1, 68), FaultReason::Outside);
     assert_eq!(facts.fault([1, 0, 0, 5]).unwrap().reason, FaultReason::Null);
     assert_eq!(facts.fault([0; 4]), None);
 }

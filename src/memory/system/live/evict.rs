@@ -14,6 +14,9 @@
 //!    invocation gives the lock back after its access. So every miss is a step further for an invocation, however few
 //!    frames there are. A lock by which another page has been asked for since protects nothing.
 //!
+//! Kernels that keep a translation (`shaders/system_once_evict.wgsl`) keep the place's word with it: 2. holds however long
+//! ago the place was read. A translation kept by a write is that of a page that stays.
+//!
 //! Both looks have to come behind the steps before them. On x86-64 the first look of 1. follows a locked operation on
 //! either side, and loads keep their order; barriers or an atomic operation (`shaders/system_evict.wgsl`) keep drivers'
 //! compilers from reordering. Processors of GPUs promise less, and their caches may hold old contents of the frame:

@@ -1,0 +1,286 @@
+//! Hoisting: one translation for several accesses of a pointee of fixed size.
+//!
+//! *How it works.*
+//!
+//! 1. A scan of each function finds the pointers through which a pointee is accessed more than once: by several
+//!    accesses, or by one in a loop that the pointer is older than ([`find`]). Members, and elements of arrays with a
+//!    length, belong to the pointee of the pointer that they are reached by.
+//! 2. Such a pointer gets a variable that keeps a translation, empty where the pointer is made. An access that finds the
+//!    variable empty is translated as always, and fills the variable if the whole pointee lies in one page and may be
+//!    touched (`shaders/system_once.wgsl`). Later accesses add their distance to what is kept.
+//! 3. So nothing is translated, posted, waited for or reported that the kernel does not access, and a pointee over a
+//!    border of pages, or lent in part, is reached as if nothing were kept.
+//!
+//! A kept translation is good for as long as the page stays in its frame: until the launch ends, unless the host takes
+//! frames away meanwhile. There a page that has been written stays, and behind a load the place of the page is looked
+//! at again (`shaders/system_once_evict.wgsl`), as behind any other load. Barriers and calls change nothing about that:
+//! what is kept is where words lie, and never the words.
+
+use std::collections::BTreeMap;
+
+use naga::{BinaryOperator as Op, Block, Expression, Function, Handle, Module, Statement};
+
+use super::builder::{Builder, Value};
+use super::place::Place;
+use super::scan::FunctionScan;
+use super::shape::{Layouts, Shape};
+use crate::kernel::passes::code::Emitter;
+
+/// Bytes of a page.
+const PAGE: u32 = 4096;
+
+/// Beyond every pointee: the distance of an element that is not there.
+const BEYOND: u32 = 1 << 31;
+
+/// The pointee of a pointer for which a translation is kept.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Extent {
+    /// Its size, or that of the part in front of an array without a length.
+    pub bytes: u32,
+    pub align: u32,
+}
+
+/// The translation kept for the pointee that a place belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kept {
+    /// The variable with what is kept.
+    variable: Value,
+    extent: Extent,
+    /// Bytes from the pointee's beginning to the place's base, where an index decides.
+    distance: Option<Value>,
+}
+
+/// The pointers of `function` that keep a translation, each with its pointee.
+pub(super) fn find(
+    module: &Module,
+    function: &Function,
+    scan: &FunctionScan,
+    layouts: &Layouts,
+) -> BTreeMap<Handle<Expression>, Extent> {
+    let mut uses = Uses {
+        module,
+        function,
+        scan,
+        keepers: BTreeMap::new(),
+        found: BTreeMap::new(),
+    };
+    for (handle, pointer) in &scan.pointers {
+        let parent = match function.expressions[*handle] {
+            Expression::AccessIndex { base, .. } => uses.keepers.get(&base).copied(),
+            Expression::Access { base, .. } if uses.has_count(base) => {
+                uses.keepers.get(&base).copied()
+            }
+            Expression::GlobalVariable(_) => continue,
+            _ => None,
+        };
+        let is_made = !matches!(
+            function.expressions[*handle],
+            Expression::AccessIndex { .. }
+        );
+        let extent = Extent {
+            bytes: layouts.fixed_size(pointer.pointee, &module.types),
+            align: layouts.align(pointer.pointee),
+        };
+        if let Some(parent) = parent {
+            uses.keepers.insert(*handle, parent);
+        } else if is_made && extent.is_kept() {
+            uses.keepers.insert(*handle, *handle);
+            uses.found.insert(*handle, Count::of(extent));
+        }
+    }
+    uses.block(&function.body, 0);
+    (uses.found.into_iter())
+        .filter(|(_, count)| count.accesses > 1)
+        .map(|(handle, count)| (handle, count.extent))
+        .collect()
+}
+
+impl Extent {
+    /// Whether a translation can be kept for all of it.
+    fn is_kept(self) -> bool {
+        self.align >= 4 && self.bytes > 0 && self.bytes <= PAGE && self.bytes.is_multiple_of(4)
+    }
+}
+
+/// What is known of the accesses of a pointee.
+struct Count {
+    extent: Extent,
+    /// Loops around the place where the pointer is made.
+    depth: u32,
+    /// Accesses: those in further loops count twice.
+    accesses: u32,
+}
+
+impl Count {
+    fn of(extent: Extent) -> Self {
+        Self {
+            extent,
+            depth: 0,
+            accesses: 0,
+        }
+    }
+}
+
+/// The accesses of a function.
+struct Uses<'a> {
+    module: &'a Module,
+    function: &'a Function,
+    scan: &'a FunctionScan,
+    /// The pointer whose translation serves each pointer.
+    keepers: BTreeMap<Handle<Expression>, Handle<Expression>>,
+    found: BTreeMap<Handle<Expression>, Count>,
+}
+
+impl Uses<'_> {
+    /// Whether a pointer's pointee has a number of parts.
+    fn has_count(&self, pointer: Handle<Expression>) -> bool {
+        let pointee = self.scan.pointers.get(&pointer).map(|p| p.pointee);
+        pointee.is_some_and(|ty| parts(ty.shape(&self.module.types)).is_some())
+    }
+
+    fn block(&mut self, block: &Block, depth: u32) {
+        for statement in block {
+            match statement {
+                Statement::Emit(range) => {
+                    for handle in range.clone() {
+                        self.made(handle, depth);
+                        if let Expression::Load { pointer } = self.function.expressions[handle] {
+                            self.access(pointer, depth);
+                        }
+                    }
+                }
+                Statement::Call {
+                    result: Some(result),
+                    ..
+                } => self.made(*result, depth),
+                Statement::Store { pointer, .. } | Statement::Atomic { pointer, .. } => {
+                    self.access(*pointer, depth);
+                }
+                Statement::Block(inner) => self.block(inner, depth),
+                Statement::If { accept, reject, .. } => {
+                    self.block(accept, depth);
+                    self.block(reject, depth);
+                }
+                Statement::Switch { cases, .. } => {
+                    for case in cases {
+                        self.block(&case.body, depth);
+                    }
+                }
+                Statement::Loop {
+                    body, continuing, ..
+                } => {
+                    self.block(body, depth + 1);
+                    self.block(continuing, depth + 1);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn made(&mut self, handle: Handle<Expression>, depth: u32) {
+        if let Some(count) = self.found.get_mut(&handle) {
+            count.depth = depth;
+        }
+    }
+
+    fn access(&mut self, pointer: Handle<Expression>, depth: u32) {
+        let types = &self.module.types;
+        let keeper = self.keepers.get(&pointer);
+        let Some(count) = keeper.and_then(|keeper| self.found.get_mut(keeper)) else {
+            return;
+        };
+        let in_parts = match self
+            .scan
+            .pointers
+            .get(&pointer)
+            .map(|p| p.pointee.shape(types))
+        {
+            Some(Shape::Scalar(_) | Shape::Atomic(_)) => false,
+            // A vector of words is found at once.
+            Some(Shape::Vector { scalar, .. }) => scalar.width != 4,
+            _ => true,
+        };
+        count.accesses += 1 + u32::from(in_parts || depth > count.depth);
+    }
+}
+
+/// How many parts an index tells apart.
+pub(super) fn parts(shape: Shape) -> Option<u32> {
+    match shape {
+        Shape::Array { count, .. } => count,
+        Shape::Vector { count, .. } => Some(count),
+        Shape::Matrix { columns, .. } => Some(columns),
+        _ => None,
+    }
+}
+
+impl Builder<'_> {
+    /// The place of a pointer that has just been made, for whose pointee a translation is kept from now on.
+    pub fn keeping(&mut self, place: Place, extent: Extent) -> Place {
+        let variable = self.local(self.heap.types.vec3);
+        let nothing = self.zero(self.heap.types.vec3);
+        self.store(variable, nothing);
+        let kept = Kept {
+            variable,
+            extent,
+            distance: None,
+        };
+        Place {
+            kept: Some(kept),
+            ..place
+        }
+    }
+
+    /// The place `index` parts of `stride` bytes, of `count` parts, behind the place `of`, with what is kept there.
+    pub fn kept_behind(
+        &mut self,
+        of: &Place,
+        place: Place,
+        (index, stride, count): (Value, u32, u32),
+    ) -> Place {
+        let Some(kept) = of.kept else {
+            return place;
+        };
+        let is_there = self.with(Op::Less, index, count);
+        let mut distance = self.times(index, stride);
+        if let Some(before) = kept.distance {
+            distance = self.binary(Op::Add, before, distance);
+        }
+        let beyond = self.word(BEYOND);
+        let distance = Some(self.select(is_there, distance, beyond));
+        Place {
+            kept: Some(Kept { distance, ..kept }),
+            ..place
+        }
+    }
+
+    /// Bytes from the pointee's beginning to `at` bytes behind the place's base.
+    fn within(&mut self, kept: &Kept, at: u32) -> Value {
+        match kept.distance {
+            Some(distance) => self.plus(distance, at),
+            None => self.word(at),
+        }
+    }
+
+    /// What an access `at` bytes behind a place's base, with these arguments, is to know of a kept translation.
+    pub fn kept_arguments(&mut self, kept: &Kept, at: u32, arguments: &mut Vec<Value>) {
+        let within = self.within(kept, at);
+        let (bytes, align) = (self.word(kept.extent.bytes), self.word(kept.extent.align));
+        let before = self.load(kept.variable);
+        arguments.extend([within, bytes, align, before]);
+    }
+
+    /// Keeps what an access has found.
+    pub fn keep_translation(&mut self, kept: &Kept, found: Value) {
+        self.store(kept.variable, found);
+    }
+
+    /// The same for the word around a half, which begins `odd` bytes, 0 or 2, in front of the half `at` bytes behind the
+    /// place's base.
+    pub fn kept_around(&mut self, kept: Option<Kept>, at: u32, odd: Value) -> Option<Kept> {
+        let kept = kept?;
+        let within = self.within(&kept, at);
+        let distance = Some(self.binary(Op::Subtract, within, odd));
+        Some(Kept { distance, ..kept })
+    }
+}
