@@ -56,9 +56,8 @@ impl Site {
         self.arguments.iter().map(|ty| ty.words()).sum()
     }
 
-    /// The text of its values.
-    pub fn text(&self, words: &[u32]) -> String {
-        let mut out = String::new();
+    /// Appends the text of its values.
+    pub fn write_text(&self, words: &[u32], out: &mut String) {
         for piece in &self.template.pieces {
             match piece {
                 Piece::Text(text) => out.push_str(text),
@@ -66,11 +65,17 @@ impl Site {
                     let before = self.arguments.iter().take(*argument);
                     let start = before.map(|ty| ty.words()).sum();
                     if let Some(ty) = self.arguments.get(*argument) {
-                        ty.render(words.get(start..).unwrap_or_default(), spec, &mut out);
+                        ty.render(words.get(start..).unwrap_or_default(), spec, out);
                     }
                 }
             }
         }
+    }
+
+    /// The text of its values.
+    pub fn text(&self, words: &[u32]) -> String {
+        let mut out = String::new();
+        self.write_text(words, &mut out);
         out
     }
 }
@@ -202,6 +207,11 @@ impl PrintRecord<'_> {
     /// The text, without a line break at its end unless in the format.
     pub fn text(&self) -> String {
         self.site.text(self.words)
+    }
+
+    /// Appends the text.
+    pub(crate) fn write_text(&self, out: &mut String) {
+        self.site.write_text(self.words, out);
     }
 
     /// Place and invocation, to stand in front of the text.

@@ -113,7 +113,9 @@ impl PrintTarget {
     pub(crate) fn open(&self) -> OpenTarget<'_> {
         match &self.kind {
             TargetKind::Own(sink) => OpenTarget::Own(hold(sink)),
-            _ => OpenTarget::Text(self),
+            TargetKind::Log(level) => OpenTarget::Log(*level),
+            TargetKind::Stdout => OpenTarget::Stream(Piece::of(Stream::Stdout)),
+            TargetKind::Stderr => OpenTarget::Stream(Piece::of(Stream::Stderr)),
         }
     }
 
@@ -138,24 +140,69 @@ impl PrintTarget {
 /// See [`PrintTarget::open`].
 pub(crate) enum OpenTarget<'t> {
     Own(MutexGuard<'t, dyn PrintSink + 'static>),
-    Text(&'t PrintTarget),
+    Log(log::Level),
+    Stream(Piece),
+}
+
+/// Bytes of a piece from which on it is written. A call of the system for each line would cost more than all else about
+/// the line.
+const PIECE: usize = 1 << 16;
+
+#[derive(Clone, Copy)]
+enum Stream {
+    Stdout,
+    Stderr,
+}
+
+/// Lines for a stream of the process that are not yet written.
+pub(crate) struct Piece {
+    stream: Stream,
+    lines: String,
+}
+
+impl Piece {
+    fn of(stream: Stream) -> Self {
+        let lines = String::new();
+        Self { stream, lines }
+    }
+
+    fn line(&mut self, record: &PrintRecord<'_>, locate: bool) {
+        if locate {
+            self.lines.push_str(&record.location());
+        }
+        record.write_text(&mut self.lines);
+        self.lines.push('\n');
+        if self.lines.len() >= PIECE {
+            self.write();
+        }
+    }
+
+    fn write(&mut self) {
+        // `print!` rather than the stream itself, so test harnesses can capture the output.
+        match self.stream {
+            Stream::Stdout => print!("{}", self.lines),
+            Stream::Stderr => eprint!("{}", self.lines),
+        }
+        self.lines.clear();
+    }
 }
 
 impl OpenTarget<'_> {
     pub(crate) fn record(&mut self, record: &PrintRecord<'_>, locate: bool) {
-        let line = || match locate {
-            true => format!("{}{}", record.location(), record.text()),
-            false => record.text(),
-        };
         match self {
             Self::Own(sink) => sink.record(record),
-            Self::Text(target) => match &target.kind {
-                // `print!` rather than the stream itself, so test harnesses can capture the output.
-                TargetKind::Stdout => println!("{}", line()),
-                TargetKind::Stderr => eprintln!("{}", line()),
-                TargetKind::Log(level) => log::log!(target: "tombolo::print", *level, "{}", line()),
-                TargetKind::Own(sink) => hold(sink).record(record),
-            },
+            Self::Log(level) => {
+                let place = locate.then(|| record.location()).unwrap_or_default();
+                log::log!(target: "tombolo::print", *level, "{place}{record}");
+            }
+            Self::Stream(piece) => piece.line(record, locate),
+        }
+    }
+
+    /// Writes what is not yet written.
+    pub(crate) fn close(self) {
+        if let Self::Stream(mut piece) = self {
+            piece.write();
         }
     }
 }

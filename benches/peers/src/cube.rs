@@ -9,6 +9,7 @@ use cubecl::wgpu::{RuntimeOptions, WgpuSetup, try_init_device};
 use cubecl::{client::Client, future::block_on, server::ServerError};
 
 use crate::Error;
+use crate::side::Side;
 use crate::work::Work;
 
 #[cube(launch)]
@@ -100,6 +101,81 @@ fn private_array(out: &mut [u32]) {
     out[ABSOLUTE_POS] = sum;
 }
 
+#[cube(launch)]
+fn mandelbrot(out: &mut [u32]) {
+    let cx = ABSOLUTE_POS_X as f32 / 512.0 * 3.0 - 2.0;
+    let cy = ABSOLUTE_POS_Y as f32 / 512.0 * 2.0 - 1.0;
+    let mut x = 0.0f32;
+    let mut y = 0.0f32;
+    let mut k = 0u32;
+    while k < 256 && x * x + y * y <= 4.0 {
+        let next = x * x - y * y + cx;
+        y = 2.0 * x * y + cy;
+        x = next;
+        k += 1;
+    }
+    out[ABSOLUTE_POS_Y as usize * 512 + ABSOLUTE_POS_X as usize] = k;
+}
+
+#[cube(launch)]
+fn median(picture: &[f32], out: &mut [f32]) {
+    let column = ABSOLUTE_POS_X as i32;
+    let row = ABSOLUTE_POS_Y as i32;
+    let mut window = Array::<f32>::new(49usize);
+    let mut count = 0usize;
+    for dy in 0..7i32 {
+        for dx in 0..7i32 {
+            let x = clamp(column + dx - 3, 0i32, 255i32);
+            let y = clamp(row + dy - 3, 0i32, 255i32);
+            window[count] = picture[(y * 256 + x) as usize];
+            count += 1;
+        }
+    }
+    for i in 0..25usize {
+        for j in (i + 1)..49usize {
+            let a = window[i];
+            let b = window[j];
+            window[i] = min(a, b);
+            window[j] = max(a, b);
+        }
+    }
+    out[(row * 256 + column) as usize] = window[24];
+}
+
+/// Over indices, as `chase`: five numbers and two links of each cell.
+#[cube(launch)]
+fn barnes_hut(numbers: &[f32], links: &[u32], bodies: &[f32], out: &mut [f32]) {
+    let me = ABSOLUTE_POS * 4;
+    let (x, y, z) = (bodies[me], bodies[me + 1], bodies[me + 2]);
+    let mut pull_x = 0.0f32;
+    let mut pull_y = 0.0f32;
+    let mut pull_z = 0.0f32;
+    let mut taken = 0.0f32;
+    let mut at = 0u32;
+    while at != 0xffff_ffffu32 {
+        let cell = at as usize * 5;
+        let away_x = numbers[cell] - x;
+        let away_y = numbers[cell + 1] - y;
+        let away_z = numbers[cell + 2] - z;
+        let distance = away_x * away_x + away_y * away_y + away_z * away_z;
+        if distance < numbers[cell + 4] {
+            at = links[at as usize * 2];
+        } else {
+            let inverse = f32::inverse_sqrt(distance + 1e-4);
+            let share = numbers[cell + 3] * inverse * inverse * inverse;
+            pull_x += share * away_x;
+            pull_y += share * away_y;
+            pull_z += share * away_z;
+            taken += 1.0;
+            at = links[at as usize * 2 + 1];
+        }
+    }
+    out[me] = pull_x;
+    out[me + 1] = pull_y;
+    out[me + 2] = pull_z;
+    out[me + 3] = taken;
+}
+
 /// A device of CubeCL.
 pub struct Cube {
     pub client: Client,
@@ -140,6 +216,13 @@ impl Cube {
         Ok(self.client.read_one(handle.clone()).map_err(said)?)
     }
 
+    /// Overwrites a buffer, and waits.
+    pub fn write(&self, handle: &Handle, bytes: &[u8]) -> Result<(), Error> {
+        let bytes = cubecl::bytes::Bytes::from_bytes_vec(bytes.to_vec());
+        self.client.write(handle, bytes);
+        self.sync()
+    }
+
     pub fn buffer(&self, bytes: &[u8]) -> Handle {
         self.client.create_from_slice(bytes)
     }
@@ -160,7 +243,7 @@ fn said(error: ServerError) -> String {
     format!("CubeCL: {error:?}")
 }
 
-fn argument(handle: &Handle, words: usize) -> BufferArg {
+pub fn argument(handle: &Handle, words: usize) -> BufferArg {
     // SAFETY: the handle is of a buffer of so many words, each of which is a number of any bits.
     unsafe { BufferArg::from_raw_parts(handle.clone(), words) }
 }
@@ -175,7 +258,7 @@ pub struct Ready<'a> {
 impl<'a> Ready<'a> {
     pub fn new(cube: &'a Cube, work: &'a Work) -> Result<Self, Error> {
         let handle = |bytes: &Vec<u8>| (cube.buffer(bytes), bytes.len() / 4);
-        let handles = work.buffers.iter().map(handle).collect();
+        let handles = work.buffers().map(handle).collect();
         cube.sync()?;
         Ok(Self {
             cube,
@@ -184,8 +267,14 @@ impl<'a> Ready<'a> {
         })
     }
 
-    /// Launches once, and waits.
-    pub fn run(&self) -> Result<(), Error> {
+    fn last(&self) -> Result<&Handle, Error> {
+        let (result, _) = self.handles.last().ok_or("a kernel has no buffers")?;
+        Ok(result)
+    }
+}
+
+impl Side for Ready<'_> {
+    fn run(&mut self) -> Result<(), Error> {
         let client = &self.cube.client;
         let [x, y, z] = self.work.groups;
         let count = CubeCount::Static(x, y, z);
@@ -199,16 +288,19 @@ impl<'a> Ready<'a> {
             "matmul" => matmul::launch(client, count, dim, at(0), at(1), at(2)),
             "chase" => chase::launch(client, count, dim, at(0), at(1), at(2)),
             "private_4k" => private_array::launch(client, count, dim, at(0)),
+            "mandelbrot" => mandelbrot::launch(client, count, dim, at(0)),
+            "median" => median::launch(client, count, dim, at(0), at(1)),
+            "barnes_hut" => barnes_hut::launch(client, count, dim, at(0), at(1), at(2), at(3)),
             other => return Err(format!("no kernel of CubeCL is called {other}").into()),
         }
         self.cube.sync()
     }
 
-    /// Launches once, and checks the result.
-    pub fn check(&self) -> Result<(), Error> {
-        self.run()?;
-        let (result, _) = self.handles.last().ok_or("a kernel has no buffers")?;
-        let bytes = self.cube.read(result)?;
-        self.work.expected.check("CubeCL", self.work.name, &bytes)
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.cube.write(self.last()?, bytes)
+    }
+
+    fn results(&mut self) -> Result<Vec<u8>, Error> {
+        Ok(self.cube.read(self.last()?)?.to_vec())
     }
 }

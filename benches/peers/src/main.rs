@@ -4,7 +4,7 @@
 //! - PoCL, which is OpenCL on the processor, and Rust on the threads of rayon, against the adapter compiled in.
 //!
 //! Both sides of a row have the same grid and the same data, and their results are compared with what the processor computes
-//! one after the other: those of kernels before they are measured, those of launches and copies while or after they are. The
+//! one after the other: those of kernels before and after they are measured, those of launches and copies while or after they are. The
 //! sides run in turn, each row is the median of the ratios of the pairs, and the last lines are the rows:
 //! `ratio <work>_<peer>/<adapter> = <median> (<min>..<max>) goal <= <limit>`. Kernels on adapters that are processors are
 //! measured in the time that processors spend on this process, everything else in the time that goes by. Arguments choose the
@@ -17,11 +17,18 @@ mod meter;
 mod opencl;
 mod ours;
 mod overhead;
+#[cfg(unix)]
+mod print;
+mod results;
 #[allow(dead_code)] // Of the peers in Rust some are for kernels that are not compared here.
 #[path = "../../../cpu/benches/embedded/rust.rs"]
 mod rust;
+mod side;
+mod sort;
+mod stencil;
 #[path = "../../support/mod.rs"]
 mod support;
+mod tree;
 mod work;
 
 use tombolo::{Context, Device};
@@ -32,8 +39,11 @@ use meter::Meter;
 use opencl::Pocl;
 use ours::Ours;
 use overhead::With;
+use results::Results;
+use side::{Checked, Side};
+use sort::Keys;
 use support::{Error, words};
-use work::Work;
+use work::{ByRayon, Work};
 
 /// Pairs measured for each row.
 const PAIRS: usize = 15;
@@ -102,28 +112,31 @@ impl Rows {
         Ok(())
     }
 
-    /// The row of a kernel. `ready` prepares the peer and checks what it computes.
-    fn kernel<Run: FnMut() -> Result<(), Error>>(
+    /// The row of a kernel: what it is called, and its results.
+    fn kernel<Ours: Side, Theirs: Side>(
         &mut self,
         device: &Device,
         adapter: &str,
-        work: &Work,
+        (work, results): (&str, &Results),
         peer: &str,
-        ready: impl FnOnce() -> Result<Run, Error>,
+        ours: impl FnOnce() -> Result<Ours, Error>,
+        theirs: impl FnOnce() -> Result<Theirs, Error>,
     ) -> Result<(), Error> {
         let meter = match device.capabilities().device_type {
             wgpu::DeviceType::Cpu => self.processors,
             _ => self.meter,
         };
-        self.row(work.name, peer, adapter, KERNEL, || {
-            let mut theirs = ready()?;
-            let mut ours = Ours::new(device, work)?;
-            ours.check(work)?;
+        self.row(work, peer, adapter, KERNEL, || {
+            let mut theirs = Checked::new(peer, work, results, theirs()?)?;
+            let mut ours = Checked::new("Tombolo", work, results, ours()?)?;
             let times = meter.times(|| ours.run())?;
-            meter.pairs(
+            let ratios = meter.pairs(
                 || (0..times).try_for_each(|_| ours.run()),
-                || (0..times).try_for_each(|_| theirs()),
-            )
+                || (0..times).try_for_each(|_| theirs.run()),
+            )?;
+            theirs.check()?;
+            ours.check()?;
+            Ok(ratios)
         })
     }
 }
@@ -157,7 +170,8 @@ fn main() -> Result<(), Error> {
     let backends = wgpu::Backends::all() - wgpu::Backends::GL;
     let context = Context::with_backends(backends)?;
     let peers = adapters(backends)?;
-    let works = work::all();
+    let works = work::all()?;
+    let bitonic = Keys::new(sort::BITONIC);
     let known = context.adapters();
     let names = words(known.iter().map(|adapter| adapter.name.as_str()));
     for (adapter, name) in known.iter().zip(&names) {
@@ -180,14 +194,16 @@ fn main() -> Result<(), Error> {
             overhead::read_64m_pinned(meter, &context, &device, &cube)
         })?;
         for work in &works {
-            rows.kernel(&device, name, work, "cubecl", || {
-                let ready = cube::Ready::new(&cube, work)?;
-                ready.check()?;
-                Ok(move || ready.run())
-            })?;
+            let ours = || Ours::new(&device, work);
+            let theirs = || cube::Ready::new(&cube, work);
+            rows.kernel(&device, name, work.row(), "cubecl", ours, theirs)?;
         }
+        let row = ("bitonic_sort", &bitonic.results);
+        let ours = || sort::Ours::new(&device, &bitonic);
+        let theirs = || Ok(sort::OnCube::new(&cube, &bitonic));
+        rows.kernel(&device, name, row, "cubecl", ours, theirs)?;
         if name == EMBEDDED {
-            on_processors(&mut rows, &device, name, &works)?;
+            on_processors(&mut rows, &context, &device, name, &works, &bitonic)?;
         }
     }
     if rows.lines.is_empty() {
@@ -203,12 +219,36 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
+/// What PoCL alone has, too: printing, and a device that can be divided.
+fn beside_pocl(
+    rows: &mut Rows,
+    context: &Context,
+    device: &Device,
+    name: &str,
+    pocl: &Pocl,
+) -> Result<(), Error> {
+    let meter = rows.processors;
+    #[cfg(unix)]
+    rows.row("print_lines", "pocl", name, OVERHEAD, || {
+        print::print_lines(meter, device, pocl)
+    })?;
+    match pocl.units()? {
+        0 | 1 => eprintln!("no row of two devices: PoCL has one core, which cannot be divided"),
+        _ => rows.row("stencil_2_devices", "pocl", name, OVERHEAD, || {
+            stencil::stencil(meter, context, device, pocl)
+        })?,
+    }
+    Ok(())
+}
+
 /// The peers that have no adapter.
 fn on_processors(
     rows: &mut Rows,
+    context: &Context,
     device: &Device,
     name: &str,
     works: &[Work],
+    bitonic: &Keys,
 ) -> Result<(), Error> {
     let pocl = Pocl::find()?;
     match &pocl {
@@ -216,23 +256,25 @@ fn on_processors(
         None => eprintln!("no PoCL here: its rows are left out"),
     }
     for work in works {
+        let ours = || Ours::new(device, work);
         if let Some(pocl) = &pocl {
-            rows.kernel(device, name, work, "pocl", || {
-                let ready = opencl::Ready::new(pocl, work)?;
-                ready.check()?;
-                Ok(move || ready.run())
-            })?;
+            let theirs = || opencl::Ready::new(pocl, work);
+            rows.kernel(device, name, work.row(), "pocl", ours, theirs)?;
         }
-        rows.kernel(device, name, work, "rayon", || {
-            let mut buffers = work.buffers.clone();
-            (work.rust)(&mut buffers);
-            let result = buffers.last().ok_or("a kernel has no buffers")?;
-            work.expected.check("rayon", work.name, result)?;
-            Ok(move || {
-                (work.rust)(&mut buffers);
-                Ok(())
-            })
-        })?;
+        let theirs = || Ok(ByRayon::new(work));
+        rows.kernel(device, name, work.row(), "rayon", ours, theirs)?;
     }
+    if let Some(pocl) = &pocl {
+        let row = ("bitonic_sort", &bitonic.results);
+        let ours = || sort::Ours::new(device, bitonic);
+        let theirs = || sort::OnPocl::new(pocl, bitonic);
+        rows.kernel(device, name, row, "pocl", ours, theirs)?;
+        beside_pocl(rows, context, device, name, pocl)?;
+    }
+    let radix = Keys::new(sort::RADIX);
+    let row = ("radix_sort", &radix.results);
+    let ours = || sort::Radix::new(device, &radix);
+    let theirs = || Ok(sort::Rayon::new(&radix));
+    rows.kernel(device, name, row, "rayon", ours, theirs)?;
     Ok(())
 }

@@ -12,6 +12,7 @@ use opencl3::svm::SvmVec;
 use opencl3::types::CL_BLOCKING;
 
 use crate::Error;
+use crate::side::Side;
 use crate::work::{LISTS, NODES, Work, next, scattered, start};
 
 /// What the platform of PoCL is called.
@@ -45,6 +46,16 @@ impl Pocl {
             queue,
             program,
         }))
+    }
+
+    /// The device of the processor.
+    pub fn device(&self) -> Device {
+        Device::new(self.context.default_device())
+    }
+
+    /// Cores, which can be divided among devices.
+    pub fn units(&self) -> Result<u32, Error> {
+        Ok(self.device().max_compute_units()?)
     }
 
     /// Waits for all that was enqueued.
@@ -85,11 +96,21 @@ impl Pocl {
         Ok(())
     }
 
+    pub fn read_all(&self, buffer: &Buffer<u8>) -> Result<Vec<u8>, Error> {
+        let mut bytes = vec![0; buffer.size()?];
+        self.read_into(buffer, &mut bytes)?;
+        Ok(bytes)
+    }
+
     /// A kernel over buffers.
-    pub fn kernel(&self, name: &str, buffers: &[Buffer<u8>]) -> Result<Kernel, Error> {
+    pub fn kernel<'b>(
+        &self,
+        name: &str,
+        buffers: impl IntoIterator<Item = &'b Buffer<u8>>,
+    ) -> Result<Kernel, Error> {
         let kernel = Kernel::create(&self.program, name)?;
         for (i, buffer) in (0..).zip(buffers) {
-            // SAFETY: the arguments of the kernels are buffers, in this order.
+            // SAFETY: the first arguments of the kernels are buffers, in this order.
             unsafe { kernel.set_arg(i, &buffer.get())? };
         }
         Ok(kernel)
@@ -99,7 +120,7 @@ impl Pocl {
     pub fn launch(&self, kernel: &Kernel, group: [u32; 3], groups: [u32; 3]) -> Result<(), Error> {
         let local = group.map(|n| n as usize);
         let global = [0, 1, 2].map(|i| local[i] * groups[i] as usize);
-        // SAFETY: all arguments are set to buffers as large as the kernel needs for this grid, and that outlive it.
+        // SAFETY: all arguments are set, and buffers are as large as the kernel needs for this grid, and outlive it.
         unsafe {
             self.queue.enqueue_nd_range_kernel(
                 kernel.get(),
@@ -143,10 +164,10 @@ impl<'a> Ready<'a> {
             let starts: Vec<u8> = (0..LISTS)
                 .flat_map(|list| start(list).to_ne_bytes())
                 .collect();
-            buffers = vec![pocl.buffer(&starts)?, pocl.buffer(&[0; 4 * LISTS])?];
+            buffers = vec![pocl.buffer(&starts)?, pocl.buffer(&work.results.before)?];
             nodes = Some(linked);
         } else {
-            for bytes in &work.buffers {
+            for bytes in work.buffers() {
                 buffers.push(pocl.buffer(bytes)?);
             }
         }
@@ -169,20 +190,26 @@ impl<'a> Ready<'a> {
         })
     }
 
-    /// Launches once, and waits.
-    pub fn run(&self) -> Result<(), Error> {
+    fn last(&mut self) -> Result<&mut Buffer<u8>, Error> {
+        Ok(self.buffers.last_mut().ok_or("a kernel has no buffers")?)
+    }
+}
+
+impl Side for Ready<'_> {
+    fn run(&mut self) -> Result<(), Error> {
         self.pocl
             .launch(&self.kernel, self.work.group, self.work.groups)?;
         self.pocl.finish()
     }
 
-    /// Launches once, and checks the result.
-    pub fn check(&self) -> Result<(), Error> {
-        self.run()?;
-        let result = self.buffers.last().ok_or("a kernel has no buffers")?;
-        let mut bytes = vec![0; result.size()?];
-        self.pocl.read_into(result, &mut bytes)?;
-        self.work.expected.check("PoCL", self.work.name, &bytes)
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let pocl = self.pocl;
+        pocl.write(self.last()?, bytes)
+    }
+
+    fn results(&mut self) -> Result<Vec<u8>, Error> {
+        let pocl = self.pocl;
+        pocl.read_all(self.last()?)
     }
 }
 

@@ -2,7 +2,9 @@
 
 use rayon::prelude::*;
 
-use crate::{Error, rust};
+use crate::results::{Expected, Results};
+use crate::side::Side;
+use crate::{Error, rust, tree};
 
 /// Nodes of the ring that all lists lie in.
 pub const NODES: usize = 1 << 14;
@@ -20,53 +22,66 @@ pub struct Work {
     pub wgsl: &'static str,
     /// The variables of the WGSL, in the order of their bindings.
     pub arguments: &'static [&'static str],
-    /// What they hold at first.
-    pub buffers: Vec<Vec<u8>>,
+    /// What those before the last hold. Peers may have other variables, as many as there are buffers.
+    pub inputs: Vec<Vec<u8>>,
+    /// What the last holds.
+    pub results: Results,
     /// Invocations of a work-group.
     pub group: [u32; 3],
     /// Work-groups.
     pub groups: [u32; 3],
-    /// What the last buffer holds after one launch.
-    pub expected: Expected,
     /// The same for the threads of rayon.
     pub rust: fn(&mut [Vec<u8>]),
 }
 
-/// What a buffer holds in the end.
-pub enum Expected {
-    Words(Vec<u32>),
-    /// Within a thousandth, since sums may be taken in another order.
-    Floats(Vec<f32>),
-}
+impl Work {
+    /// What all buffers hold at first.
+    pub fn buffers(&self) -> impl Iterator<Item = &Vec<u8>> {
+        self.inputs.iter().chain([&self.results.before])
+    }
 
-impl Expected {
-    /// Fails if a side has computed something else.
-    pub fn check(&self, side: &str, work: &str, bytes: &[u8]) -> Result<(), Error> {
-        // Copied, since bytes from a peer need not be aligned.
-        let found: Vec<u32> = bytes.chunks_exact(4).map(word).collect();
-        let is_right = match self {
-            Self::Words(words) => found == *words,
-            Self::Floats(floats) => {
-                let near = |(found, expected): (&u32, &f32)| {
-                    (f32::from_bits(*found) - expected).abs() <= expected.abs() * 1e-3
-                };
-                found.len() == floats.len() && found.iter().zip(floats).all(near)
-            }
-        };
-        match is_right {
-            true => Ok(()),
-            false => {
-                Err(format!("{side} computes something else than the processor in {work}").into())
-            }
-        }
+    /// What its row is called, and its results.
+    pub fn row(&self) -> (&str, &Results) {
+        (self.name, &self.results)
     }
 }
 
-fn word(bytes: &[u8]) -> u32 {
-    u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+/// Work on the threads of rayon.
+pub struct ByRayon {
+    rust: fn(&mut [Vec<u8>]),
+    buffers: Vec<Vec<u8>>,
 }
 
-fn words(count: usize, f: impl Fn(u32) -> u32) -> Vec<u8> {
+impl ByRayon {
+    pub fn new(work: &Work) -> Self {
+        Self {
+            rust: work.rust,
+            buffers: work.buffers().cloned().collect(),
+        }
+    }
+
+    fn last(&mut self) -> Result<&mut Vec<u8>, Error> {
+        Ok(self.buffers.last_mut().ok_or("a kernel has no buffers")?)
+    }
+}
+
+impl Side for ByRayon {
+    fn run(&mut self) -> Result<(), Error> {
+        (self.rust)(&mut self.buffers);
+        Ok(())
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.last()?.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn results(&mut self) -> Result<Vec<u8>, Error> {
+        Ok(self.last()?.clone())
+    }
+}
+
+pub fn words(count: usize, f: impl Fn(u32) -> u32) -> Vec<u8> {
     (0..count as u32).flat_map(|i| f(i).to_ne_bytes()).collect()
 }
 
@@ -94,15 +109,21 @@ pub fn start(list: usize) -> usize {
 }
 
 /// All kernels but the smallest one.
-pub fn all() -> Vec<Work> {
-    vec![
+///
+/// # Errors
+/// If the host contradicts itself.
+pub fn all() -> Result<Vec<Work>, Error> {
+    Ok(vec![
         saxpy(),
         reduce(),
         histogram(),
         matmul(),
         chase(),
         private_array(),
-    ]
+        mandelbrot(),
+        median(),
+        tree::walk()?,
+    ])
 }
 
 fn saxpy() -> Work {
@@ -111,10 +132,13 @@ fn saxpy() -> Work {
         name: "saxpy",
         wgsl: include_str!("kernels/saxpy.wgsl"),
         arguments: &["x", "y"],
-        buffers: vec![floats(n), floats(n)],
+        inputs: vec![floats(n)],
+        results: Results::added(
+            floats(n),
+            Expected::Floats((0..n).map(|i| 2.5 * float(i)).collect()),
+        ),
         group: [256, 1, 1],
         groups: [n as u32 / 256, 1, 1],
-        expected: Expected::Floats((0..n).map(|i| 2.5 * float(i)).collect()),
         rust: rust::saxpy,
     }
 }
@@ -130,10 +154,10 @@ fn reduce() -> Work {
         name: "reduce",
         wgsl: include_str!("../../../cpu/benches/embedded/reduce.wgsl"),
         arguments: &["x", "sums"],
-        buffers: vec![floats(n), words(n / 256, |_| 0)],
+        inputs: vec![floats(n)],
+        results: Results::written(Expected::Floats((0..n / 256).map(sum).collect())),
         group: [256, 1, 1],
         groups: [n as u32 / 256, 1, 1],
-        expected: Expected::Floats((0..n / 256).map(sum).collect()),
         rust: rust::reduce,
     }
 }
@@ -148,10 +172,10 @@ fn histogram() -> Work {
         name: "histogram",
         wgsl: include_str!("kernels/histogram.wgsl"),
         arguments: &["x", "bins"],
-        buffers: vec![words(n as usize, scattered), words(256, |_| 0)],
+        inputs: vec![words(n as usize, scattered)],
+        results: Results::added(words(256, |_| 0), Expected::Words(bins)),
         group: [256, 1, 1],
         groups: [n / 256, 1, 1],
-        expected: Expected::Words(bins),
         rust: rust::histogram,
     }
 }
@@ -167,10 +191,10 @@ fn matmul() -> Work {
         name: "matmul",
         wgsl: include_str!("../../../cpu/benches/embedded/matmul.wgsl"),
         arguments: &["a", "b", "c"],
-        buffers: vec![floats(n * n), floats(n * n), words(n * n, |_| 0)],
+        inputs: vec![floats(n * n), floats(n * n)],
+        results: Results::written(Expected::Floats((0..n * n).map(product).collect())),
         group: [16, 16, 1],
         groups: [16, 16, 1],
-        expected: Expected::Floats((0..n * n).map(product).collect()),
         rust: rust::matmul,
     }
 }
@@ -193,14 +217,13 @@ fn chase() -> Work {
         name: "chase",
         wgsl: include_str!("kernels/chase.wgsl"),
         arguments: &["starts", "out"],
-        buffers: vec![
+        inputs: vec![
             words(2 * NODES, half),
             words(LISTS, |list| start(list as usize) as u32),
-            words(LISTS, |_| 0),
         ],
+        results: Results::written(Expected::Words((0..LISTS).map(sum).collect())),
         group: [64, 1, 1],
         groups: [LISTS as u32 / 64, 1, 1],
-        expected: Expected::Words((0..LISTS).map(sum).collect()),
         rust: chase_by_rayon,
     }
 }
@@ -210,11 +233,62 @@ fn private_array() -> Work {
         name: "private_4k",
         wgsl: include_str!("kernels/private.wgsl"),
         arguments: &["out"],
-        buffers: vec![words(PRIVATE, |_| 0)],
+        inputs: Vec::new(),
+        results: Results::written(Expected::Words((0..PRIVATE as u32).map(of_table).collect())),
         group: [64, 1, 1],
         groups: [PRIVATE as u32 / 64, 1, 1],
-        expected: Expected::Words((0..PRIVATE as u32).map(of_table).collect()),
         rust: |buffers| each(&mut buffers[0], |i| of_table(i as u32)),
+    }
+}
+
+/// Steps of z = z^2 + c until z is farther away than 2.
+fn mandelbrot() -> Work {
+    let steps = |i: u32| {
+        let (x, y) = (f64::from(i % 512), f64::from(i / 512));
+        let c = (x / 512.0 * 3.0 - 2.0, y / 512.0 * 2.0 - 1.0);
+        let mut z = (0.0, 0.0);
+        (0..256)
+            .position(|_| {
+                let is_away = z.0 * z.0 + z.1 * z.1 > 4.0;
+                z = (z.0 * z.0 - z.1 * z.1 + c.0, 2.0 * z.0 * z.1 + c.1);
+                is_away
+            })
+            .unwrap_or(256) as u32
+    };
+    Work {
+        name: "mandelbrot",
+        wgsl: include_str!("../../../cpu/benches/embedded/mandelbrot.wgsl"),
+        arguments: &["out"],
+        inputs: Vec::new(),
+        results: Results::written(Expected::Steps((0..512 * 512).map(steps).collect())),
+        group: [8, 8, 1],
+        groups: [64, 64, 1],
+        rust: rust::mandelbrot,
+    }
+}
+
+/// The median of 7 x 7 pixels, by selection in a private array.
+fn median() -> Work {
+    let n = 256;
+    let pixel = |i: u32| ((scattered(i) & 4095) as f32).to_bits();
+    let middle = |i: u32| {
+        let (x, y) = (i % n, i / n);
+        let inside = |at: u32, by: u32| (at + by).saturating_sub(3).min(n - 1);
+        let mut window: Vec<f32> = (0..49)
+            .map(|k| f32::from_bits(pixel(inside(y, k / 7) * n + inside(x, k % 7))))
+            .collect();
+        window.sort_by(f32::total_cmp);
+        window[24].to_bits()
+    };
+    Work {
+        name: "median",
+        wgsl: include_str!("../../../cpu/benches/embedded/median.wgsl"),
+        arguments: &["picture", "out"],
+        inputs: vec![words((n * n) as usize, pixel)],
+        results: Results::written(Expected::Words((0..n * n).map(middle).collect())),
+        group: [16, 16, 1],
+        groups: [16, 16, 1],
+        rust: rust::median,
     }
 }
 

@@ -192,7 +192,9 @@ impl Job {
                 }
             }
         }
-        drop(target);
+        if let Some(target) = target {
+            target.close();
+        }
         let delivered = reading.at.get() > start;
         drop(reading);
         if delivered {

@@ -93,6 +93,9 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
     }
     let provided = test::provide_for_tests(workspace, &args.switches)?;
     let env = test::environment(workspace, provided.as_ref())?;
+    step("tests of tombolo-peers", || {
+        process::run(&mut tests(workspace))
+    })?;
     let output = step("peers", || {
         let mut command = program(workspace, &args.rows);
         env.apply(&mut command);
@@ -107,6 +110,15 @@ fn program(workspace: &Workspace, rows: &[OsString]) -> Command {
         workspace.cargo_beside(workspace.peers_manifest(), &["run", "--quiet", "--release"]);
     command.arg("--").args(rows);
     command
+}
+
+/// How results are compared, and the like: what the program measures by.
+fn tests(workspace: &Workspace) -> Command {
+    // With the dependencies of the program itself.
+    workspace.cargo_beside(
+        workspace.peers_manifest(),
+        &["test", "--quiet", "--release"],
+    )
 }
 
 fn lints(workspace: &Workspace) -> Result<(), Error> {
@@ -143,6 +155,9 @@ mod tests {
         let args: Vec<_> = command.get_args().collect();
         assert!(args.contains(&"--release".as_ref()));
         assert!(args.ends_with(&["--".as_ref(), "saxpy".as_ref()]));
+        let command = tests(&workspace);
+        let args: Vec<_> = command.get_args().collect();
+        assert!(args.contains(&"test".as_ref()) && args.contains(&"--release".as_ref()));
     }
 
     #[test]
