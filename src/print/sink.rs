@@ -192,7 +192,10 @@ impl OpenTarget<'_> {
         match self {
             Self::Own(sink) => sink.record(record),
             Self::Log(level) => {
-                let place = locate.then(|| record.location()).unwrap_or_default();
+                let place = match locate {
+                    true => record.location(),
+                    false => String::new(),
+                };
                 log::log!(target: "tombolo::print", *level, "{place}{record}");
             }
             Self::Stream(piece) => piece.line(record, locate),
