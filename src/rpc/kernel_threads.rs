@@ -19,8 +19,10 @@
 //! it. The server thread in turn naps, for longer and longer, while kernel threads come by and it has nothing of its own to
 //! do; it finds what nobody waits for (`f_post`), and what is posted while no kernel thread has time.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, TryLockError};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{
+    Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, RwLockWriteGuard, TryLockError,
+};
 
 use super::dispatcher::{Dispatcher, Known};
 use super::mailbox::Mailbox;
@@ -84,7 +86,12 @@ impl SharedRole {
 
 /// The services that the threads of one device serve.
 #[derive(Default)]
-pub(crate) struct KernelThreads(RwLock<Vec<(Arc<Shared>, Arc<Mailbox>)>>);
+pub(crate) struct KernelThreads {
+    served: RwLock<Vec<(Arc<Shared>, Arc<Mailbox>)>>,
+    /// Which services were called last, and how often only those were looked at since.
+    last: AtomicUsize,
+    passes: AtomicU32,
+}
 
 /// [`KernelThreads`] of a device that has some.
 #[derive(Default)]
@@ -102,27 +109,44 @@ impl KernelThreads {
         .clone()
     }
 
-    /// Has the threads serve the calls at a mailbox.
-    pub(super) fn add(&self, services: &Arc<Shared>, mailbox: &Arc<Mailbox>) {
-        let mut served = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        served.push((Arc::clone(services), Arc::clone(mailbox)));
+    /// Has the threads serve the calls at a mailbox until [`Self::remove`], or until the services are stopped.
+    pub(super) fn add(self: &Arc<Self>, services: &Arc<Shared>, mailbox: &Arc<Mailbox>) {
+        let (services, mailbox) = (Arc::clone(services), Arc::clone(mailbox));
+        self.change(move |threads| {
+            let (stopped, id) = (Arc::clone(&services), mailbox.id);
+            threads.list().push((services, mailbox));
+            if stopped.is_stopped() {
+                // Whoever stopped them may have come too early.
+                threads.forget(id);
+            }
+        });
     }
 
-    /// Has them serve the mailbox no more. None of them serves it when this returns, unless the caller is one of them.
+    /// Has them serve the mailbox no more. None of them serves it when this returns, unless the caller serves calls itself.
     pub(super) fn remove(self: &Arc<Self>, mailbox: &Mailbox) {
         let id = mailbox.id;
-        let remove = move |threads: &Self| {
-            let mut served = threads.0.write().unwrap_or_else(PoisonError::into_inner);
-            let gone: Vec<_> = served.extract_if(.., |(_, own)| own.id == id).collect();
-            drop(served);
-            gone
-        };
+        self.change(move |threads| threads.forget(id));
+    }
+
+    fn forget(&self, id: u64) {
+        let mut list = self.list();
+        let gone: Vec<_> = list.extract_if(.., |(_, own)| own.id == id).collect();
+        drop(list);
+        drop(gone);
+    }
+
+    fn list(&self) -> RwLockWriteGuard<'_, Vec<(Arc<Shared>, Arc<Mailbox>)>> {
+        self.served.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the list: on another thread where the caller serves calls, since the caller may hold the list.
+    fn change(self: &Arc<Self>, change: impl FnOnce(&Self) + Send + 'static) {
         if !super::services::is_server_thread() {
-            drop(remove(self));
+            change(self);
             return;
         }
-        // The caller may hold the list, and may be what kernels wait for.
-        release_elsewhere(Deferred(Some((Arc::clone(self), Box::new(remove)))));
+        let threads = Arc::clone(self);
+        release_elsewhere(Deferred(Some(Box::new(move || change(&threads)))));
     }
 
     /// Serves calls, on a thread that kernels wait on; whether there were any.
@@ -131,26 +155,38 @@ impl KernelThreads {
         if super::services::is_server_thread() {
             return false;
         }
-        let Ok(served) = self.0.try_read() else {
+        let Ok(served) = self.served.try_read() else {
             return false;
         };
+        // Services that nobody calls would be looked at port by port for each call of others.
+        let last = self.last.load(Ordering::Relaxed);
+        let passes = self.passes.load(Ordering::Relaxed).wrapping_add(1);
+        self.passes.store(passes, Ordering::Relaxed);
+        if !passes.is_multiple_of(GLANCES)
+            && let Some((services, mailbox)) = served.get(last)
+            && services.help(mailbox) > 0
+        {
+            return true;
+        }
         let mut calls = 0;
-        for (services, mailbox) in served.iter() {
-            calls += services.help(mailbox);
+        for (index, (services, mailbox)) in served.iter().enumerate() {
+            let own = services.help(mailbox);
+            if own > 0 {
+                self.last.store(index, Ordering::Relaxed);
+            }
+            calls += own;
         }
         calls > 0
     }
 }
 
-type Removal = Box<dyn FnOnce(&KernelThreads) -> Vec<(Arc<Shared>, Arc<Mailbox>)> + Send>;
-
-/// A removal, done when it is dropped.
-struct Deferred(Option<(Arc<KernelThreads>, Removal)>);
+/// What is done when it is dropped.
+struct Deferred(Option<Box<dyn FnOnce() + Send>>);
 
 impl Drop for Deferred {
     fn drop(&mut self) {
-        if let Some((threads, remove)) = self.0.take() {
-            drop(remove(&threads));
+        if let Some(change) = self.0.take() {
+            change();
         }
     }
 }

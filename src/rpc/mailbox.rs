@@ -328,10 +328,6 @@ impl Mailbox {
         if self.kernel_threads.set(Arc::clone(&threads)).is_ok() {
             threads.add(services, self);
         }
-        if services.is_stopped() {
-            // Whoever stopped them may have come too early.
-            self.part_from_kernel_threads();
-        }
     }
 
     /// Ends [`Self::share_with_kernel_threads`].

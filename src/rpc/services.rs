@@ -478,7 +478,10 @@ impl Shared {
                 .map(|(mailbox, sweeper)| mailbox.glance(sweeper, &dispatcher))
                 .sum::<usize>();
         }
-        let is_alone = matches!(&mailboxes[..], [(only, _)] if only.has_kernel_threads());
+        // Ports that are left of clients wait until the next are made.
+        let mut alive = mailboxes.iter().filter(|(mailbox, _)| mailbox.is_alive());
+        let only = alive.next().filter(|(only, _)| only.has_kernel_threads());
+        let is_alone = only.is_some() && alive.next().is_none();
         Pass {
             served,
             is_spare: is_alone && dispatcher.was_quick(),

@@ -20,6 +20,7 @@ cases![
     functions_that_wait_for_their_caller_are_refused,
     functions_may_run_kernels_of_other_devices,
     services_may_stop_others_from_where_they_run,
+    services_may_come_to_their_device_in_a_function,
     devices_that_are_dropped_leave_the_services_to_others,
 ];
 
@@ -293,6 +294,26 @@ fn services_may_stop_others_from_where_they_run(f: &Fixture) {
     call_until(f, &others, |x| mix(x) ^ 5, || true);
     let others = Mutex::new(Some(others));
     in_a_function(f, move || drop(others.lock().unwrap().take()));
+}
+
+fn services_may_come_to_their_device_in_a_function(f: &Fixture) {
+    let device = f.device.clone();
+    let event = in_a_function(f, move || {
+        let services = HostServices::builder()
+            .call("fn f(x: u32) -> u32", mix)
+            .start()
+            .unwrap();
+        let source = format!("{HEAD} let r = f_try(id.x); out[id.x] = r.status; }}");
+        let kernel = crate::harness::kernel_of(&device, &services, &source);
+        let out = device.buffer(&[7u32; 64]).unwrap();
+        let mut launch = kernel.launch().services(&services).buffer("out", &out);
+        launch = launch.invocations(64);
+        launch.submit()
+    });
+    // Refused, or run once the services are stopped.
+    if let Ok(event) = event {
+        event.wait_timeout(MINUTE).unwrap();
+    }
 }
 
 fn devices_that_are_dropped_leave_the_services_to_others(f: &Fixture) {
