@@ -279,6 +279,8 @@ struct Waiting<'h> {
     unasked: usize,
     /// Fibers that go on before others begin: what they wait for may be there
     answered: usize,
+    /// How many have gone on before others began, since one began
+    preferred: usize,
 }
 
 impl<'h> Waiting<'h> {
@@ -289,17 +291,19 @@ impl<'h> Waiting<'h> {
             helping,
             unasked: 0,
             answered: 0,
+            preferred: 0,
         }
     }
 
-    /// Whether another work-group may begin now.
+    /// Whether another work-group may begin now. Those that wait and are helped again and again may wait for it.
     fn may_begin(&self) -> bool {
-        self.answered == 0 && self.fibers.len() < MAX_WAITING
+        (self.answered == 0 || self.preferred >= ROUNDS) && self.fibers.len() < MAX_WAITING
     }
 
     /// Begins a fiber for a grid. Without memory for a fiber, a waiting fiber goes on; without a waiting fiber, the
     /// grid fails.
     fn begin(&mut self, grid: &Arc<Grid>) {
+        self.preferred = 0;
         match PARTS.with_borrow_mut(Vec::pop).map_or_else(Parts::new, Ok) {
             Ok(parts) => self.resume(Fiber::new(grid.clone(), parts)),
             Err(error) if self.fibers.is_empty() => {
@@ -326,7 +330,10 @@ impl<'h> Waiting<'h> {
         }
         if let Some(fiber) = self.fibers.pop_front() {
             self.resumed += 1;
-            self.answered = self.answered.saturating_sub(1);
+            if self.answered > 0 {
+                self.answered -= 1;
+                self.preferred += 1;
+            }
             self.resume(fiber);
         }
     }

@@ -21,6 +21,18 @@ const ASKING: &str = "
         }
     }";
 
+/// Work-groups that ask again and again until all of the words' work-groups have begun.
+const MEETING: &str = "
+    @group(0) @binding(0) var<storage, read_write> words: array<atomic<u32>>;
+    @compute @workgroup_size(1) fn main(@builtin(workgroup_id) group: vec3<u32>) {
+        let own = 1u + 2u * group.x;
+        atomicAdd(&words[0], 1u);
+        for (var round = 1u; atomicLoad(&words[0]) < arrayLength(&words) / 2u - 1u; round++) {
+            atomicStore(&words[own], round);
+            while (atomicLoad(&words[own + 1u]) != round) {}
+        }
+    }";
+
 struct Asking {
     cpu: Cpu,
     words: Arc<Vec<AtomicU32>>,
@@ -30,6 +42,10 @@ struct Asking {
 
 /// Work-groups that ask in words which the host sees.
 fn asking(threads: usize, groups: u32, rounds: u32) -> Asking {
+    asking_by(ASKING, threads, groups, rounds)
+}
+
+fn asking_by(source: &str, threads: usize, groups: u32, rounds: u32) -> Asking {
     let mut options = Options::default();
     options.threads = Some(threads);
     let cpu = Cpu::with(options);
@@ -49,7 +65,7 @@ fn asking(threads: usize, groups: u32, rounds: u32) -> Asking {
         };
         (cpu.device).create_buffer_from_hal::<Api>(buffer, &descriptor)
     };
-    let pipeline = cpu.pipeline(ASKING);
+    let pipeline = cpu.pipeline(source);
     let group = cpu.group(&pipeline, &[&buffer]);
     Asking {
         cpu,
@@ -110,6 +126,17 @@ fn work_groups_are_answered_by_their_own_threads() {
                 .map(|word| word.load(Ordering::Relaxed))
                 .all(|word| word == ROUNDS)
         );
+    }
+}
+
+#[test]
+fn work_groups_that_are_helped_let_others_begin() {
+    for threads in [1, 2] {
+        let asking = asking_by(MEETING, threads, 30, 0);
+        let words = asking.words.clone();
+        asking.help(move || answer(&words));
+        asking.run(30);
+        assert_eq!(asking.words[0].load(Ordering::Relaxed), 30);
     }
 }
 
