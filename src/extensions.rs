@@ -21,6 +21,7 @@ use crate::launch::bind::LaunchExtension;
 use crate::memory::MemoryExtension;
 use crate::memory::buffers::ContextBuffers;
 use crate::memory::heap::ContextHeap;
+use crate::rpc::KeptKernelThreads;
 use crate::rpc::backoff::KeptBackoff;
 
 /// A value that is known to go from thread to thread, without a look into its type.
@@ -69,6 +70,7 @@ pub(crate) struct OfDevice {
     pub(crate) globals: DeviceGlobals,
     pub(crate) launch: LaunchExtension,
     pub(crate) backoff: KeptBackoff,
+    pub(crate) kernel_threads: KeptKernelThreads,
 }
 
 /// What rooms keep for all devices of a context. An adopted device is alone in its context.

@@ -205,6 +205,12 @@ impl Capabilities {
         !self.software || self.invocations_take_turns()
     }
 
+    /// Whether kernels make their accesses in the order of their text, but for loads in front of earlier stores: the embedded
+    /// adapter emits the accesses of atomics in that order, and processors of this kind keep it.
+    pub(crate) fn keeps_order(&self) -> bool {
+        self.driver == EMBEDDED_DRIVER && cfg!(target_arch = "x86_64")
+    }
+
     /// Whether invocations of a work-group run one after the other, each up to a barrier or its end: none sees what
     /// another does meanwhile. Work-groups run beside each other.
     pub(crate) fn invocations_take_turns(&self) -> bool {

@@ -203,6 +203,16 @@ pub(super) fn take_findings(device: &wgpu::Device) -> Vec<Finding> {
     unsafe { device.as_hal::<Api>() }.map_or_else(Vec::new, |hal| hal.take_findings())
 }
 
+/// Has threads of a device of this adapter do `help` while their work-groups wait. Returns `false` for other devices, and
+/// where they do something else already.
+pub(super) fn help_while_waiting(
+    device: &wgpu::Device,
+    help: impl Fn() -> bool + Send + Sync + 'static,
+) -> bool {
+    // SAFETY: the hal device is only told.
+    unsafe { device.as_hal::<Api>() }.is_some_and(|hal| hal.help_while_waiting(help))
+}
+
 /// The adapter's requirements for imported ranges. Every device imports: buffers are the host's memory anyway.
 pub(super) fn import_limits(device: &wgpu::Device) -> Result<ImportLimits, ImportError> {
     // SAFETY: the hal device is not used: the question is whether it is one of this adapter.

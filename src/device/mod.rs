@@ -323,6 +323,20 @@ impl Device {
     }
 }
 
+impl DeviceShared {
+    /// Has the threads on which kernels of the device run do `help` while kernels there wait, where they are the
+    /// process's; whether they do so from now on.
+    pub(crate) fn helps_kernels(&self, help: impl Fn() -> bool + Send + Sync + 'static) -> bool {
+        #[cfg(embedded)]
+        return embedded::help_while_waiting(&self.raw, help);
+        #[cfg(not(embedded))]
+        return {
+            drop(help);
+            false
+        };
+    }
+}
+
 impl std::fmt::Debug for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Device")

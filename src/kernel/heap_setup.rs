@@ -45,6 +45,8 @@ pub(crate) struct HeapSetup {
     pub allocations: u32,
     /// Calls of the host order memory with barriers.
     pub barriers: bool,
+    /// Processors order the memory of calls by themselves, so that calls need no barriers.
+    pub orders_calls: bool,
     /// The device has a loop budget, so calls back off while waiting.
     pub has_loop_budget: bool,
     /// Pointers in a node choose their binding apart from the rest of the node.
@@ -90,6 +92,7 @@ impl Default for HeapSetup {
             checked: false,
             allocations: 0,
             barriers: true,
+            orders_calls: false,
             has_loop_budget: false,
             pointers_apart: false,
             hoists: false,

@@ -251,6 +251,7 @@ impl Work<'_> {
                 &bindings,
                 bind::Traits {
                     barrier: heap.barriers,
+                    ordered: heap.orders_calls,
                     has_loop_budget: heap.has_loop_budget,
                     split: heap.splits_ports,
                     packs: heap.packs_calls,

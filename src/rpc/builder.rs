@@ -7,6 +7,7 @@ use super::bell::Bell;
 use super::error::ServiceError;
 use super::handler::Handler;
 use super::idle::IdlePolicy;
+use super::kernel_threads::SharedRole;
 use super::port::layout::{MAX_PAYLOAD, MAX_PORTS};
 use super::port::protocol::CallStatus;
 use super::provided::{Provided, outlive_file_size_limit};
@@ -60,8 +61,10 @@ impl HostServicesBuilder {
     /// Registers a function under its WGSL signature, such as `fn lookup(key: u32, at: vec3<f32>) -> Node`.
     ///
     /// Types are those of the calling programs; a program with another size for a type than in Rust is refused. Several
-    /// threads may run the function at once, if there are several server threads ([`HostServicesBuilder::threads`]). If
-    /// it panics the caller gets [`CallStatus::Panicked`](crate::calls::CallStatus::Panicked).
+    /// threads may run the function at once, if there are several server threads ([`HostServicesBuilder::threads`]). With
+    /// one, no two functions run at once, but not all on one thread: on the embedded adapter, functions that take less than a
+    /// microsecond also run on threads of kernels. If it panics the caller gets
+    /// [`CallStatus::Panicked`](crate::calls::CallStatus::Panicked).
     pub fn call<A, R>(mut self, signature: &str, function: impl Handler<A, R>) -> Self {
         let made = self.function(signature, function);
         match made {
@@ -98,6 +101,16 @@ impl HostServicesBuilder {
             Err(mistake) => {
                 self.mistake.get_or_insert(mistake);
             }
+        }
+        self
+    }
+
+    /// Has functions that `register` registers run on threads of the services alone: they wait, or touch files.
+    pub(super) fn staying(mut self, register: impl FnOnce(Self) -> Self) -> Self {
+        let others = self.functions.len();
+        self = register(self);
+        for function in self.functions.iter_mut().skip(others) {
+            function.stays = true;
         }
         self
     }
@@ -153,6 +166,7 @@ impl HostServicesBuilder {
             argument_words: declaration.argument_words(),
             declaration,
             serve,
+            stays: false,
             counters: Box::default(),
         })
     }
@@ -242,6 +256,8 @@ impl HostServicesBuilder {
             function.counters = (0..self.threads).map(|_| Counters::default()).collect();
         }
         let calls = self.functions.iter().map(|f| Arc::clone(&f.declaration));
+        let names = (self.functions.iter()).map(|f| f.declaration.signature.name.clone());
+        let names: Arc<[String]> = names.collect();
         let shared = Arc::new(Shared {
             calls: CallSet(calls.collect()),
             functions: self.functions,
@@ -252,6 +268,8 @@ impl HostServicesBuilder {
             idle: self.idle,
             provided: self.provided,
             threads: self.threads,
+            names,
+            role: SharedRole::default(),
             served_here,
             wait_budget: self.wait_budget,
             mailboxes: RwLock::default(),

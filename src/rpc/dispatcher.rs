@@ -18,26 +18,66 @@ use crate::trace::span;
 /// Functions up to this duration are served with the answers to other calls held back meanwhile.
 const QUICK: Duration = Duration::from_micros(1);
 
-/// A server thread's knowledge of the functions.
-pub(super) struct Dispatcher<'s> {
-    shared: &'s Shared,
-    thread: usize,
+/// What is known of the functions from the calls so far.
+#[derive(Default)]
+pub(super) struct Known {
     /// The function called last: most calls are of the same one.
-    last: Cell<(u32, Option<usize>)>,
+    last: Cell<Option<(u32, Option<usize>)>>,
     /// For each function, whether the last timing was quick.
     quick: Box<[Cell<bool>]>,
 }
 
+impl Known {
+    /// Nothing yet.
+    pub(super) fn new(shared: &Shared) -> Self {
+        Self {
+            last: Cell::new(None),
+            quick: shared.functions.iter().map(|_| Cell::new(false)).collect(),
+        }
+    }
+}
+
+/// A thread that serves, and the functions.
+pub(super) struct Dispatcher<'s> {
+    shared: &'s Shared,
+    thread: usize,
+    known: &'s Known,
+    /// Kernels run on this thread, which is not to be kept.
+    is_of_kernels: bool,
+    /// Calls were left to threads of the services.
+    left: Cell<bool>,
+    /// A call was not quick.
+    slow: Cell<bool>,
+}
+
 impl<'s> Dispatcher<'s> {
-    pub(super) fn new(shared: &'s Shared, thread: usize) -> Self {
-        let mut dispatcher = Self {
+    pub(super) fn new(shared: &'s Shared, thread: usize, known: &'s Known) -> Self {
+        Self {
             shared,
             thread,
-            last: Cell::new((0, None)),
-            quick: shared.functions.iter().map(|_| Cell::new(false)).collect(),
-        };
-        dispatcher.last = Cell::new((0, dispatcher.search(0)));
-        dispatcher
+            known,
+            is_of_kernels: false,
+            left: Cell::new(false),
+            slow: Cell::new(false),
+        }
+    }
+
+    /// For a kernel's thread, in place of the only thread of the services.
+    pub(super) fn of_kernel_thread(shared: &'s Shared, known: &'s Known) -> Self {
+        Self {
+            is_of_kernels: true,
+            ..Self::new(shared, 0, known)
+        }
+    }
+
+    /// Whether calls were left for a thread of the services.
+    pub(super) fn has_left(&self) -> bool {
+        self.left.get()
+    }
+
+    /// Whether all calls so far could have been served by a kernel's thread as well.
+    pub(super) fn was_quick(&self) -> bool {
+        !self.slow.get()
     }
 
     /// The dispatcher in front of one set of ports.
@@ -56,13 +96,24 @@ impl<'s> Dispatcher<'s> {
 
     /// The index of a function.
     fn find(&self, opcode: u32) -> Option<usize> {
-        let (last, found) = self.last.get();
-        if last == opcode {
+        if let Some((last, found)) = self.known.last.get()
+            && last == opcode
+        {
             return found;
         }
         let found = self.search(opcode);
-        self.last.set((opcode, found));
+        self.known.last.set(Some((opcode, found)));
         found
+    }
+
+    fn is_quick(&self, index: usize) -> bool {
+        self.known.quick.get(index).is_some_and(Cell::get)
+    }
+
+    /// Whether a kernel's thread may serve calls of a function.
+    fn is_for_anybody(&self, index: usize) -> bool {
+        let function = &self.shared.functions[index];
+        self.is_quick(index) && !function.stays && matches!(function.serve, Serve::Call(_))
     }
 }
 
@@ -142,7 +193,23 @@ impl Dispatch for PortSet<'_> {
         let dispatcher = self.dispatcher;
         // With several threads the others rely on served calls being known.
         dispatcher.shared.threads == 1
-            && (dispatcher.find(opcode)).is_none_or(|index| dispatcher.quick[index].get())
+            && (dispatcher.find(opcode)).is_none_or(|index| dispatcher.is_quick(index))
+    }
+
+    fn takes(&self, port: usize, opcode: u32) -> bool {
+        let dispatcher = self.dispatcher;
+        let found = dispatcher.find(opcode);
+        let is_for_anybody = found.is_none_or(|index| dispatcher.is_for_anybody(index));
+        if !dispatcher.is_of_kernels {
+            let slow = dispatcher.slow.get();
+            dispatcher.slow.set(slow || !is_for_anybody);
+            return true;
+        }
+        let takes = is_for_anybody && !self.sessions.is_open(port);
+        if !takes {
+            dispatcher.left.set(true);
+        }
+        takes
     }
 
     fn dispatch(
@@ -207,7 +274,10 @@ impl Dispatch for PortSet<'_> {
         if let Some(begun) = begun {
             let took = begun.elapsed();
             counters.time(took / u32::try_from(count).unwrap_or(u32::MAX).max(1));
-            self.dispatcher.quick[index].set(took < QUICK);
+            let quick = self.dispatcher.known.quick.get(index);
+            if let Some(quick) = quick {
+                quick.set(took < QUICK);
+            }
         }
         // How many calls came in one packet, and their statuses, are no arguments and no results.
         let (words_in, words_out) = match group {

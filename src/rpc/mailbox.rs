@@ -2,16 +2,18 @@
 //! memory of the host.
 
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 use super::backoff::Backoff;
 use super::dispatcher::Dispatcher;
 use super::error::PortsError;
+use super::kernel_threads::KernelThreads;
 use super::port::client::Client;
 use super::port::layout::{BACKOFF_AFTER, BUDGET, LINE, PACKS, PortLayout, WAIT_BUDGET};
 use super::port::server::{Server, Sweeper};
 use super::port::words::{HostWords, Words};
 use super::port_memory::{OwnWords, PortMemory};
+use super::services::Shared;
 use super::slice::Sliced;
 use super::stream::Sessions;
 use crate::device::submissions::{Served, serve_device};
@@ -33,6 +35,8 @@ pub(crate) struct Mailbox {
     server: Server<Memory>,
     sessions: Sessions,
     backoff: Option<Arc<Backoff>>,
+    /// The threads of the device that serve calls, too, once there are some.
+    kernel_threads: OnceLock<Arc<KernelThreads>>,
     /// The device whose kernels run while they are served; none where they have ended, or are no kernels.
     serves: Option<Served>,
 }
@@ -213,6 +217,7 @@ impl Mailbox {
             sessions: Sessions::new(layout.ports, layout.payload),
             server,
             backoff,
+            kernel_threads: OnceLock::new(),
             serves: None,
         }
     }
@@ -309,6 +314,31 @@ impl Mailbox {
         if let Some(sliced) = self.as_sliced() {
             sliced.changed();
         }
+    }
+
+    /// Has threads of kernels serve the calls as well, where those of `device` can.
+    pub(super) fn share_with_kernel_threads(
+        self: &Arc<Self>,
+        services: &Arc<Shared>,
+        device: &DeviceShared,
+    ) {
+        let Some(threads) = KernelThreads::of(device) else {
+            return;
+        };
+        if self.kernel_threads.set(Arc::clone(&threads)).is_ok() {
+            threads.add(services, self);
+        }
+    }
+
+    /// Ends [`Self::share_with_kernel_threads`].
+    pub(super) fn part_from_kernel_threads(&self) {
+        if let Some(threads) = self.kernel_threads.get() {
+            threads.remove(self);
+        }
+    }
+
+    pub(super) fn has_kernel_threads(&self) -> bool {
+        self.kernel_threads.get().is_some()
     }
 
     /// Looks at every port once and serves what is posted; the number of calls served.

@@ -19,6 +19,7 @@ mod error;
 pub(crate) mod guard;
 mod handler;
 mod idle;
+mod kernel_threads;
 mod loopback;
 mod mailbox;
 pub(crate) mod port;
@@ -35,6 +36,7 @@ use std::sync;
 
 pub(crate) use backoff::Backoff;
 pub(crate) use bell::Bell;
+pub(crate) use kernel_threads::KeptKernelThreads;
 pub(crate) use mailbox::{Mailbox, WaitBudget};
 pub(crate) use port_memory::{OwnWords, PortMemory};
 pub(crate) use services::{Call, Shared as Services};

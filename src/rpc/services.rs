@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::thread::JoinHandle;
 
 use super::bell::Bell;
-use super::dispatcher::Dispatcher;
+use super::dispatcher::{Dispatcher, Known};
 use super::error::PortsError;
 use super::idle::IdlePolicy;
+use super::kernel_threads::{Role, SharedRole};
 use super::mailbox::{Mailbox, WaitBudget};
 use super::port::layout::PortLayout;
 use super::port::protocol::CallStatus;
@@ -40,12 +41,19 @@ pub(super) fn is_server_thread() -> bool {
     IS_SERVER.get()
 }
 
+/// Notes that this thread serves no more.
+pub(super) fn end_serving() {
+    IS_SERVER.set(false);
+}
+
 /// A registered function.
 pub(super) struct Function {
     pub(super) declaration: Arc<CallDeclaration>,
     pub(super) opcode: u32,
     pub(super) argument_words: usize,
     pub(super) serve: Serve,
+    /// The function waits, or touches files: only threads of the services run it.
+    pub(super) stays: bool,
     /// One entry for each server thread, the only writer.
     pub(super) counters: Box<[Counters]>,
 }
@@ -175,6 +183,10 @@ pub(crate) struct Shared {
     pub(super) packed: usize,
     pub(super) idle: IdlePolicy,
     pub(super) threads: usize,
+    /// The names of the functions, for threads that serve.
+    pub(super) names: Arc<[String]>,
+    /// Who serves, where one thread at a time does.
+    pub(super) role: SharedRole,
     /// No thread serves: whoever awaits a launch does ([`Shared::serve_here`]).
     pub(super) served_here: bool,
     pub(super) wait_budget: Option<u32>,
@@ -230,6 +242,12 @@ impl HostServices {
         for thread in lock(&self.threads).drain(..) {
             // A server thread never panics: handlers are caught.
             let _ = thread.join();
+        }
+        for mailbox in self.shared.mailboxes() {
+            mailbox.part_from_kernel_threads();
+        }
+        if !is_server_thread() {
+            self.shared.role.wait();
         }
     }
 }
@@ -287,14 +305,11 @@ impl Shared {
             return Arc::clone(known);
         }
         let mailbox = Arc::new(mailbox);
-        mailboxes.retain(|known| {
-            let alive = known.is_alive();
-            if !alive {
-                // Kernels still running there must not wait for an answer.
-                known.close();
-            }
-            alive
-        });
+        let gone: Vec<_> = mailboxes
+            .extract_if(.., |known| !known.is_alive())
+            .collect();
+        // Kernels still running there must not wait for an answer.
+        gone.iter().for_each(|known| known.close());
         mailboxes.push(Arc::clone(&mailbox));
         if self.is_stopped() {
             mailbox.close();
@@ -302,12 +317,14 @@ impl Shared {
         self.version.fetch_add(1, Ordering::Release);
         drop(mailboxes);
         self.bell.ring();
+        gone.iter()
+            .for_each(|known| known.part_from_kernel_threads());
         mailbox
     }
 
     /// The mailbox of a device, made on first use: in live memory if `live`.
     pub(crate) fn mailbox(
-        &self,
+        self: &Arc<Self>,
         device: &Arc<DeviceShared>,
         live: bool,
     ) -> Result<Arc<Mailbox>, PortsError> {
@@ -345,7 +362,11 @@ impl Shared {
             }
             false => Mailbox::sliced(device, layout, self.threads == 1)?,
         };
-        Ok(self.add(made))
+        let mailbox = self.add(made);
+        if live && self.threads == 1 && !self.served_here {
+            mailbox.share_with_kernel_threads(self, device);
+        }
+        Ok(mailbox)
     }
 
     /// A mailbox in the host's memory.
@@ -355,14 +376,9 @@ impl Shared {
     }
 
     /// Notes that this thread serves these functions.
-    fn serve_on_this_thread(&self) {
+    pub(super) fn serve_on_this_thread(&self) {
         IS_SERVER.set(true);
-        let names = self.functions.iter();
-        serve(
-            names
-                .map(|function| function.declaration.signature.name.clone())
-                .collect(),
-        );
+        serve(&self.names);
     }
 
     /// Serves what launches have left behind, on this thread, where no thread of the services' own does. Functions run with
@@ -372,62 +388,50 @@ impl Shared {
             return;
         }
         self.serve_on_this_thread();
-        let dispatcher = Dispatcher::new(self, 0);
+        let known = Known::new(self);
+        let dispatcher = Dispatcher::new(self, 0, &known);
         for mailbox in self.mailboxes() {
             let mut sweeper = Sweeper::default();
             while mailbox.sweep(&mut sweeper, &dispatcher) > 0 {}
         }
         serve_device(None);
-        IS_SERVER.set(false);
+        end_serving();
     }
 
     /// The loop of server thread number `thread`.
     pub(super) fn run(&self, thread: usize) {
         self.serve_on_this_thread();
-        let dispatcher = Dispatcher::new(self, thread);
-        let mut known = 0;
-        let mut mailboxes: Vec<(Arc<Mailbox>, Sweeper)> = Vec::new();
+        // With several threads, each has a role of its own.
+        let own = SharedRole::default();
+        let shared = if self.threads == 1 { &self.role } else { &own };
         let (mut quiet, mut naps) = (0u32, 0u32);
         // When the last call was served, or the thread was woken; noticed when there is time to look at a clock.
         let mut since = None;
         loop {
             let stopped = self.is_stopped();
             let rung = self.bell.count();
-            let version = self.version.load(Ordering::Acquire);
-            if version != known {
-                known = version;
-                let current = (self.mailboxes().into_iter())
-                    .map(|mailbox| (mailbox, Sweeper::default()))
-                    .collect();
-                let former = std::mem::replace(&mut mailboxes, current);
-                let is_gone = |mailbox: &Mailbox| !mailbox.is_alive();
-                if former.iter().any(|(mailbox, _)| is_gone(mailbox)) {
-                    // Kernels of other devices wait for this thread.
-                    release_elsewhere(former);
-                }
-            }
-            let sweeps = mailboxes.iter_mut();
-            let mut served: usize = sweeps
-                .map(|(mailbox, sweeper)| mailbox.sweep(sweeper, &dispatcher))
-                .sum();
+            let pass =
+                (shared.try_take_first()).map(|mut role| self.pass(thread, &mut role, stopped));
             if stopped {
                 // One last sweep, since a client that goes on posting must not keep the thread. The sweep may drop the
                 // last handle of a device; by then no call is served.
                 serve_device(None);
                 return;
             }
-            // A recent caller is likely to call again; other callers are found by the next sweep.
-            for _ in 0..GLANCES {
-                let glances = mailboxes.iter_mut();
-                served += glances
-                    .map(|(mailbox, sweeper)| mailbox.glance(sweeper, &dispatcher))
-                    .sum::<usize>();
-            }
-            if served > 0 {
+            let pass = pass.unwrap_or(Pass {
+                served: 0,
+                is_spare: true,
+            });
+            if pass.is_spare && shared.was_visited() && !self.idle.longest_sleep.is_zero() {
+                // Kernels' threads serve, on processors that are theirs.
+                quiet = self.idle.looks.saturating_add(1);
+                naps = naps.max(1);
+            } else if pass.served > 0 {
                 (quiet, naps, since) = (0, 0, None);
                 continue;
+            } else {
+                quiet = quiet.saturating_add(1);
             }
-            quiet = quiet.saturating_add(1);
             let idle = || since.get_or_insert_with(Instant::now).elapsed();
             let Some(time) = self.idle.after(quiet, naps, idle) else {
                 std::hint::spin_loop();
@@ -440,6 +444,57 @@ impl Shared {
             }
         }
     }
+
+    /// Looks at all ports once, and at the busy ones some times.
+    fn pass(&self, thread: usize, role: &mut Role, stopped: bool) -> Pass {
+        let version = self.version.load(Ordering::Acquire);
+        if role.version != version {
+            if role.version == 0 {
+                role.known = Known::new(self);
+            }
+            role.version = version;
+            let current = (self.mailboxes().into_iter())
+                .map(|mailbox| (mailbox, Sweeper::default()))
+                .collect();
+            let former = std::mem::replace(&mut role.mailboxes, current);
+            let is_gone = |mailbox: &Mailbox| !mailbox.is_alive();
+            if former.iter().any(|(mailbox, _)| is_gone(mailbox)) {
+                // Kernels of other devices wait for this thread.
+                release_elsewhere(former);
+            }
+        }
+        let Role {
+            known, mailboxes, ..
+        } = role;
+        let dispatcher = Dispatcher::new(self, thread, known);
+        let sweeps = mailboxes.iter_mut();
+        let mut served: usize = sweeps
+            .map(|(mailbox, sweeper)| mailbox.sweep(sweeper, &dispatcher))
+            .sum();
+        // A recent caller is likely to call again; other callers are found by the next sweep.
+        for _ in 0..if stopped { 0 } else { GLANCES } {
+            let glances = mailboxes.iter_mut();
+            served += glances
+                .map(|(mailbox, sweeper)| mailbox.glance(sweeper, &dispatcher))
+                .sum::<usize>();
+        }
+        // Ports that are left of clients wait until the next are made.
+        let mut alive = mailboxes.iter().filter(|(mailbox, _)| mailbox.is_alive());
+        let only = alive.next().filter(|(only, _)| only.has_kernel_threads());
+        let is_alone = only.is_some() && alive.next().is_none();
+        Pass {
+            served,
+            is_spare: is_alone && dispatcher.was_quick(),
+        }
+    }
+}
+
+/// What a server thread has seen of the ports.
+struct Pass {
+    /// Calls served.
+    served: usize,
+    /// Kernels' threads could have done all of it.
+    is_spare: bool,
 }
 
 /// Looks at busy ports between two sweeps of all ports.

@@ -150,6 +150,12 @@ impl Sessions {
         }
     }
 
+    /// Whether a stream is open at a port, or was left open.
+    pub(super) fn is_open(&self, port: usize) -> bool {
+        let slot = self.slots.get(port);
+        slot.is_some_and(|slot| slot.taken.load(Ordering::Acquire))
+    }
+
     /// Drops the stream left open at a port, if any: the port has another owner now.
     pub(super) fn abandon(&self, port: usize) {
         let Some(slot) = self.slots.get(port) else {

@@ -98,6 +98,7 @@ mod rings;
 mod rpc;
 mod rpc_failures;
 mod rpc_groups;
+mod rpc_kernel_threads;
 mod rpc_packed;
 mod rpc_split;
 mod rpc_streams;
@@ -248,6 +249,7 @@ fn main() -> std::process::ExitCode {
         rpc::CASES,
         rpc_failures::CASES,
         rpc_groups::CASES,
+        rpc_kernel_threads::CASES,
         rpc_packed::CASES,
         rpc_wait_budget::CASES,
         rpc_split::CASES,

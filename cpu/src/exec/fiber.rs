@@ -177,7 +177,8 @@ impl Runtime<'_> {
         if reason == POLL_STOP {
             return 0;
         }
-        let wanted = self.grid.is_open() || OTHERS.get()();
+        let helped = reason == POLL_WAITS && HELPED.get();
+        let wanted = helped || self.grid.is_open() || OTHERS.get()();
         if wanted && (reason == POLL_WAITS || self.slice_is_over()) {
             self.alone.set(0);
             self.since.set(None);
@@ -209,6 +210,8 @@ impl Runtime<'_> {
 thread_local! {
     /// Whether other work could use this thread. Set by the threads that resume fibers.
     pub(super) static OTHERS: Cell<fn() -> bool> = const { Cell::new(|| false) };
+    /// Whether this thread may do itself what its work-groups wait for. Set as above.
+    pub(super) static HELPED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Runs work-groups until none is left to claim.

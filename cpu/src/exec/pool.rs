@@ -4,18 +4,23 @@
 //! at most [`MAX_WAITING`] work-groups wait on each thread: a waiting work-group gives its thread to the next. A loop
 //! counts as waiting if memory is polled by atomic operations; polling by plain loads is a data race, without a
 //! promise.
+//!
+//! *Who helps.* What waiting work-groups wait for may be work that their own thread can do: answers of functions of the
+//! process, for one. A pool that has a [`Helper`] asks it whenever some work-groups have begun to wait, on the thread's
+//! own stack, before other work-groups begin.
 
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicU32, AtomicUsize, Ordering},
     },
 };
 
 use super::{
-    fiber::{Fiber, OTHERS, Parts, Run, STACK_BYTES},
+    fiber::{Fiber, HELPED, OTHERS, Parts, Run, STACK_BYTES},
     float::Exact,
     grid::{Dispatch, Grid},
     loss::Loss,
@@ -26,6 +31,19 @@ pub(crate) const MAX_WAITING: usize = 4096;
 
 /// Stacks kept by a thread for later.
 const KEPT: usize = 4;
+
+/// Work-groups that begin to wait before a helper is asked: enough that one look at what all of them wait for pays, and so
+/// few that their stacks stay in the processor's caches.
+const ASKED_AFTER: usize = 8;
+
+/// Rounds in vain of a thread with a helper before the thread is offered to other processes.
+const ROUNDS: usize = 64;
+
+/// What a thread does for its waiting work-groups; whether it did anything. Panics count as nothing done.
+pub(crate) type Helper = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// The helper of a pool, given to it once at most.
+type Helping = Arc<OnceLock<Helper>>;
 
 /// Threads that help the owner of a grid.
 pub(crate) struct Pool {
@@ -40,6 +58,7 @@ struct Shared {
     wake: Condvar,
     /// The number of listed grids, readable without the lock
     listed: Arc<AtomicUsize>,
+    helping: Helping,
 }
 
 #[derive(Default)]
@@ -79,6 +98,16 @@ impl Pool {
         self.threads
     }
 
+    /// Has threads with waiting work-groups do this. Returns `false` if they have something to do already.
+    pub(crate) fn help_by(&self, helper: Helper) -> bool {
+        self.shared.helping.set(helper).is_ok()
+    }
+
+    /// Whether this thread is with the pool's helper now, so that work-groups of the pool wait for the thread.
+    pub(crate) fn is_helping(&self) -> bool {
+        HELPING.get() == Arc::as_ptr(&self.shared.helping)
+    }
+
     /// Runs a dispatch on this thread and helpers, and returns after the end.
     ///
     /// # Errors
@@ -88,7 +117,7 @@ impl Pool {
         if self.threads > 1 {
             self.ask_for_help(&grid);
         }
-        work(&grid);
+        work(&grid, Some(&self.shared.helping));
         while !grid.has_ended() {
             std::thread::park();
         }
@@ -108,7 +137,7 @@ impl Pool {
     /// If a work-group could not be run, or failed.
     pub(crate) fn run_alone(dispatch: Dispatch, stop: &Arc<AtomicU32>) -> Result<(), Loss> {
         let grid = Arc::new(Grid::new(dispatch, stop.clone(), 1));
-        work(&grid);
+        work(&grid, None);
         grid.failure().cloned().map_or(Ok(()), Err)
     }
 
@@ -163,10 +192,12 @@ pub(super) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> std::io
 /// The loop of a helper thread: work-groups of any grid, and waiting work-groups by turns.
 fn help(shared: &Weak<Shared>) {
     let _exact = Exact::enter();
-    let Some(listed) = shared.upgrade().map(|shared| shared.listed.clone()) else {
+    let known = shared.upgrade();
+    let Some((listed, helping)) = known.map(|known| (known.listed.clone(), known.helping.clone()))
+    else {
         return;
     };
-    let mut waiting = Waiting::default();
+    let mut waiting = Waiting::new(Some(&helping));
     LISTED.set(Some(listed.clone()));
     OTHERS.set(|| WAITING.get() > 0 || is_listed());
     loop {
@@ -176,7 +207,7 @@ fn help(shared: &Weak<Shared>) {
             };
             waiting.begin(&grid);
         } else if listed.load(Ordering::Relaxed) > 0
-            && waiting.fibers.len() < MAX_WAITING
+            && waiting.may_begin()
             && let Some(grid) = shared
                 .upgrade()
                 .and_then(|shared| shared.pick(&mut shared.lock()))
@@ -213,6 +244,8 @@ thread_local! {
     static PARTS: RefCell<Vec<Parts>> = const { RefCell::new(Vec::new()) };
     /// Waiting fibers of this thread, without the running one.
     static WAITING: Cell<usize> = const { Cell::new(0) };
+    /// Whose helper this thread is with.
+    static HELPING: Cell<*const OnceLock<Helper>> = const { Cell::new(std::ptr::null()) };
     /// The number of grids listed in this thread's pool.
     static LISTED: RefCell<Option<Arc<AtomicUsize>>> = const { RefCell::new(None) };
 }
@@ -226,12 +259,12 @@ fn is_listed() -> bool {
 }
 
 /// Runs work-groups of a grid until none is left to claim, and none waits on this thread.
-fn work(grid: &Arc<Grid>) {
+fn work(grid: &Arc<Grid>, helping: Option<&Helping>) {
     let _exact = Exact::enter();
     OTHERS.set(|| WAITING.get() > 0);
-    let mut waiting = Waiting::default();
+    let mut waiting = Waiting::new(helping);
     loop {
-        if grid.is_open() && waiting.fibers.len() < MAX_WAITING {
+        if grid.is_open() && waiting.may_begin() {
             waiting.begin(grid);
         } else if waiting.fibers.is_empty() {
             return;
@@ -242,17 +275,40 @@ fn work(grid: &Arc<Grid>) {
 }
 
 /// Waiting fibers of a thread.
-#[derive(Default)]
-struct Waiting {
+struct Waiting<'h> {
     fibers: VecDeque<Fiber>,
-    /// Resumes since the last end of a fiber
+    /// Resumes since the last end of a fiber, and since the helper did something
     resumed: usize,
+    helping: Option<&'h Helping>,
+    /// Fibers that began to wait since the helper was asked
+    unasked: usize,
+    /// Fibers that go on before others begin: what they wait for may be there
+    answered: usize,
+    /// How many have gone on before others began, since one began
+    preferred: usize,
 }
 
-impl Waiting {
+impl<'h> Waiting<'h> {
+    fn new(helping: Option<&'h Helping>) -> Self {
+        Self {
+            fibers: VecDeque::new(),
+            resumed: 0,
+            helping,
+            unasked: 0,
+            answered: 0,
+            preferred: 0,
+        }
+    }
+
+    /// Whether another work-group may begin now. Those that wait and are helped again and again may wait for it.
+    fn may_begin(&self) -> bool {
+        (self.answered == 0 || self.preferred >= ROUNDS) && self.fibers.len() < MAX_WAITING
+    }
+
     /// Begins a fiber for a grid. Without memory for a fiber, a waiting fiber goes on; without a waiting fiber, the
     /// grid fails.
     fn begin(&mut self, grid: &Arc<Grid>) {
+        self.preferred = 0;
         match PARTS.with_borrow_mut(Vec::pop).map_or_else(Parts::new, Ok) {
             Ok(parts) => self.resume(Fiber::new(grid.clone(), parts)),
             Err(error) if self.fibers.is_empty() => {
@@ -268,21 +324,36 @@ impl Waiting {
 
     /// Resumes the fiber with the longest wait.
     fn go_on(&mut self) {
-        if self.resumed > self.fibers.len() {
-            // All fibers wait, for work-groups on other threads.
+        let patience = match self.helper() {
+            Some(_) => self.fibers.len().max(ROUNDS),
+            None => self.fibers.len(),
+        };
+        if self.resumed > patience {
+            // All fibers wait, for work-groups on other threads, or for the host.
             self.resumed = 0;
             std::thread::yield_now();
         }
         if let Some(fiber) = self.fibers.pop_front() {
             self.resumed += 1;
+            if self.answered > 0 {
+                self.answered -= 1;
+                self.preferred += 1;
+            }
             self.resume(fiber);
         }
     }
 
     fn resume(&mut self, fiber: Fiber) {
         WAITING.set(self.fibers.len());
+        HELPED.set(self.helper().is_some());
         match fiber.resume() {
-            Run::Waits(fiber) => self.fibers.push_back(fiber),
+            Run::Waits(fiber) => {
+                self.fibers.push_back(fiber);
+                self.unasked += 1;
+                if self.unasked >= self.fibers.len().min(ASKED_AFTER) {
+                    self.ask();
+                }
+            }
             Run::Ended(parts) => {
                 self.resumed = 0;
                 PARTS.with_borrow_mut(|kept| {
@@ -291,6 +362,27 @@ impl Waiting {
                     }
                 });
             }
+        }
+    }
+
+    fn helper(&self) -> Option<&'h Helper> {
+        self.helping.and_then(|helping| helping.get())
+    }
+
+    /// Lets the helper do what the fibers wait for. It may run the program's code, which may use devices on this thread.
+    fn ask(&mut self) {
+        self.unasked = 0;
+        let (Some(helping), Some(helper)) = (self.helping, self.helper()) else {
+            return;
+        };
+        let others = OTHERS.get();
+        let outer = HELPING.replace(Arc::as_ptr(helping));
+        let done = catch_unwind(AssertUnwindSafe(|| helper())).unwrap_or(false);
+        HELPING.set(outer);
+        OTHERS.set(others);
+        if done {
+            self.resumed = 0;
+            self.answered = self.fibers.len();
         }
     }
 }

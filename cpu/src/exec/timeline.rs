@@ -124,6 +124,11 @@ impl<W: Work> Timeline<W> {
         }
     }
 
+    /// The threads of the queue's work.
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.shared.pool
+    }
+
     /// Why the device was lost, if so. Nothing of the device runs then.
     pub(crate) fn loss(&self) -> Option<&Loss> {
         self.shared.loss.get()
@@ -184,10 +189,18 @@ impl<W: Work> Timeline<W> {
         }
     }
 
-    /// Waits until everything has run, up to `limit`: then kernels still running are stopped.
+    /// Waits until everything has run, up to `limit`: then kernels still running are stopped. They are at once where they wait
+    /// for this thread.
     pub(crate) fn finish(&self, limit: Duration) {
         let end = Instant::now().checked_add(limit);
         let mut state = self.shared.lock();
+        if self.shared.pool.is_helping() {
+            self.shared.stop.store(1, Ordering::Relaxed);
+            let given_up = std::mem::take(&mut state.line);
+            drop(state);
+            given_up.into_iter().for_each(W::give_up);
+            return;
+        }
         while state.busy || !state.line.is_empty() {
             let rest = end.and_then(|end| end.checked_duration_since(Instant::now()));
             let Some(rest) = rest else {

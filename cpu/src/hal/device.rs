@@ -55,6 +55,16 @@ impl Device {
         self.shared.timeline.loss().cloned()
     }
 
+    /// Has threads of this device do `help` while work-groups on them wait, and say whether they have done anything: what
+    /// kernels wait for may be work that their own thread can do. Returns `false`, and drops `help`, if the device has a
+    /// helper already.
+    ///
+    /// Called often, on several threads at once, and on the thread's own stack: what it does keeps the work-groups of the
+    /// thread waiting. A panic counts as nothing done. The device keeps `help` until its own end.
+    pub fn help_while_waiting(&self, help: impl Fn() -> bool + Send + Sync + 'static) -> bool {
+        self.shared.timeline.pool().help_by(Arc::new(help))
+    }
+
     /// The options of the instance.
     pub fn options(&self) -> &Options {
         &self.shared.options

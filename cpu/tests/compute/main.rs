@@ -6,6 +6,7 @@ mod ends;
 mod expressions;
 mod flow;
 mod harness;
+mod helping;
 #[path = "../support/kernel.rs"]
 mod kernel;
 mod kernels;

@@ -29,8 +29,12 @@ thread_local! {
 }
 
 /// Marks this thread as a server of these functions.
-pub(crate) fn serve(names: Arc<[String]>) {
-    NAMES.replace(names);
+pub(crate) fn serve(names: &Arc<[String]>) {
+    NAMES.with_borrow_mut(|own| {
+        if !Arc::ptr_eq(own, names) {
+            own.clone_from(names);
+        }
+    });
 }
 
 /// A device with calls served while kernels run.

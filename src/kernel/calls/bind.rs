@@ -41,6 +41,7 @@ const WITHDRAWN: [&str; 2] = ["tombolo_call_seal", "tombolo_call_withdraw"];
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Traits {
     pub barrier: bool,
+    pub ordered: bool,
     pub has_loop_budget: bool,
     pub split: bool,
     pub packs: bool,
@@ -60,6 +61,10 @@ pub(crate) fn named(module: &Module, name: &str) -> Option<Handle<GlobalVariable
 /// compiles a barrier as if all of the work-group met there, and a work-group ends when its first group of lanes does.
 /// There the posting exchange is a full fence, as on processors; elsewhere a store posts the call.
 ///
+/// `ordered` says that neither compiler nor processor exchanges loads, or stores, or moves a load behind a later store: all
+/// that a call asks of its fences. What also needs a store in front of a later load, a withdrawal, is only there with a loop
+/// budget.
+///
 /// `has_loop_budget` says whether callers back off while waiting, and `split` whether posts have memory of their own.
 ///
 /// `packs` says whether the invocations of a subgroup share packets; only where `split` is, and no loop budget.
@@ -68,6 +73,7 @@ pub(crate) fn complete(
     bindings: &RuntimeBindings,
     Traits {
         barrier,
+        ordered,
         has_loop_budget,
         split,
         packs,
@@ -113,7 +119,9 @@ pub(crate) fn complete(
         false => subgroups::part(module),
     }
     if barrier {
-        fence::fill(module, FENCE);
+        if !ordered || has_loop_budget {
+            fence::fill(module, FENCE);
+        }
         fence::replace_body(module, PUBLISH, PUBLISH_BEHIND_FENCE);
     }
     let functions = module.functions.iter_mut().map(|(_, function)| function);
@@ -154,5 +162,44 @@ pub(crate) fn uses(module: &Module, info: &ModuleInfo, entry: usize) -> CallUse 
         waits: reaches(WAITS),
         packs: reaches(GROUP_COUNT),
         backs_off: reaches(BACKOFF),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use naga::Statement;
+    use naga::valid::{Capabilities, ValidationFlags, Validator};
+
+    use super::*;
+
+    /// Whether the fence of a call is one with these traits.
+    fn is_fenced(traits: Traits) -> bool {
+        let text = "fn tombolo_call_fence() {}
+            fn tombolo_call_publish(at: u32, value: u32) {}
+            fn tombolo_call_publish_behind_fence(at: u32, value: u32) {}";
+        let mut module = naga::front::wgsl::parse_str(text).unwrap();
+        let bindings = RuntimeBindings::of(&module, u32::MAX);
+        complete(&mut module, &bindings, traits);
+        let mut validator = Validator::new(ValidationFlags::all(), Capabilities::all());
+        validator.validate(&module).unwrap();
+        let mut functions = module.functions.iter().map(|(_, function)| function);
+        let fence = functions.find(|function| function.name.as_deref() == Some(FENCE));
+        let mut body = fence.unwrap().body.iter();
+        body.any(|statement| matches!(statement, Statement::MemoryBarrier(_)))
+    }
+
+    #[test]
+    fn calls_are_fenced_unless_processors_order_them() {
+        let of = |barrier, ordered, has_loop_budget| Traits {
+            barrier,
+            ordered,
+            has_loop_budget,
+            ..Traits::default()
+        };
+        assert!(is_fenced(of(true, false, false)));
+        assert!(!is_fenced(of(true, true, false)));
+        // A call may be withdrawn, for which a store has to be seen before a later load.
+        assert!(is_fenced(of(true, true, true)));
+        assert!(!is_fenced(of(false, false, true)));
     }
 }

@@ -162,6 +162,7 @@ pub(super) fn compile_options(
             segment_bytes: segment_bytes(&device.limits) as u32,
             mode: options.pointers,
             barriers: device.capabilities.has_memory_barriers(),
+            orders_calls: orders_calls(device),
             has_loop_budget: device.capabilities.needs_loop_guard(),
             pointers_apart: device.capabilities.is_lavapipe(),
             // Modules are shared: no other mode has to know.
@@ -177,6 +178,15 @@ pub(super) fn compile_options(
             beside: form.beside.clone(),
         },
     }
+}
+
+/// Whether calls on the device need no barriers. Where memory is checked, barriers are what tells a race from an order.
+fn orders_calls(device: &DeviceShared) -> bool {
+    #[cfg(embedded)]
+    let is_checked = device.findings.is_some();
+    #[cfg(not(embedded))]
+    let is_checked = false;
+    device.capabilities.keeps_order() && !is_checked
 }
 
 /// The most bytes of scratch memory on a device: one storage binding, whose words have indices of 32 bits.

@@ -208,7 +208,7 @@ impl Launch {
     }
 
     /// Has the services listen to the kernel's device, if they can answer the kernel's calls there.
-    fn ensure_mailbox(&mut self, services: &Services) -> Result<(), LaunchError> {
+    fn ensure_mailbox(&mut self, services: &Arc<Services>) -> Result<(), LaunchError> {
         let device = &self.kernel.device;
         let capabilities = &device.capabilities;
         let live = capabilities.live_calls();

@@ -35,6 +35,12 @@ pub(crate) trait Dispatch {
         false
     }
 
+    /// Whether this thread serves a call at a port. One that it does not serve stays posted, for another thread.
+    fn takes(&self, port: usize, opcode: u32) -> bool {
+        let _ = (port, opcode);
+        true
+    }
+
     /// Receives calls claiming to be longer than their port.
     fn oversize(&self) {}
 
@@ -327,6 +333,10 @@ impl<W: Words, P: Private> Server<W, P> {
         };
         let at = layout.arguments(port);
         let (opcode, length) = (words.load(at), words.load(at + 1) as usize);
+        if !dispatch.takes(port, opcode) {
+            own.unlock(port);
+            return false;
+        }
         let fits = length <= layout.payload;
         let read = if fits { length } else { 0 };
         sweeper.arguments.resize(read, 0);

@@ -111,8 +111,10 @@ impl HostServicesBuilder {
             Arc::clone(&provided.heap_accessor),
             Arc::clone(&provided.texts),
         ));
-        let builder = files.register_names(builder);
-        files.register(builder)
+        builder.staying(|builder| {
+            let builder = files.register_names(builder);
+            files.register(builder)
+        })
     }
 }
 

@@ -62,11 +62,12 @@ impl HostServicesBuilder {
     /// single thread other calls wait, too. Kernels that wait keep their device.
     pub fn sleep(self, longest: Duration) -> Self {
         let longest = u32::try_from(longest.as_millis()).unwrap_or(u32::MAX);
-        self.call("fn sleep(milliseconds: u32) -> u32", move |wanted: u32| {
+        let sleep = move |wanted: u32| {
             let granted = wanted.min(longest);
             std::thread::sleep(Duration::from_millis(u64::from(granted)));
             granted
-        })
+        };
+        self.staying(|builder| builder.call("fn sleep(milliseconds: u32) -> u32", sleep))
     }
 
     /// Gives kernels seeds for their random numbers: `random_seed() -> vec4<u32>`, 128 bits from the system's

@@ -187,7 +187,8 @@ proptest! {
         };
         let layout = hostile::layout();
         let sessions = Sessions::new(layout.ports, layout.payload);
-        let dispatcher = crate::rpc::dispatcher::Dispatcher::new(&services.shared, 0);
+        let known = crate::rpc::dispatcher::Known::new(&services.shared);
+        let dispatcher = crate::rpc::dispatcher::Dispatcher::new(&services.shared, 0, &known);
         let port_set = dispatcher.at(&sessions);
         hostile::drive(&bytes, numbers, &tapes, &port_set, |port| sessions.abandon(port));
     }

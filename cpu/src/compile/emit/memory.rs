@@ -225,6 +225,12 @@ impl Emitter<'_> {
     pub(super) fn store_atomic(&mut self, ty: Type, value: ir::Value, at: Address) {
         let address = self.whole(at);
         let bits = self.as_bits(ty, value);
+        if self.orders_stores {
+            // Atomic operations of WGSL are relaxed, and the memory that an order is asked for has barriers. An atomic store of
+            // Cranelift's is a store and a full fence, which takes longer than all else in many a loop.
+            self.b.ins().store(aligned(), bits, address, 0);
+            return;
+        }
         self.b.ins().atomic_store(aligned(), bits, address);
     }
 

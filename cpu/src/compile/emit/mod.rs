@@ -89,6 +89,8 @@ struct Emitter<'a> {
     convention: CallConv,
     /// Whether the machine can multiply and add in one instruction
     fuses: bool,
+    /// Whether the machine keeps stores in order, and behind the loads before them
+    orders_stores: bool,
     values: SecondaryMap<Value, PackedOption<ir::Value>>,
     variables: SecondaryMap<Variable, Option<ClifVariable>>,
     targets: HashMap<Scope, Target>,
@@ -142,6 +144,7 @@ pub(crate) fn emit(program: &Program, options: Options, isa: &dyn TargetIsa) -> 
         options,
         convention,
         fuses: fuses(isa),
+        orders_stores: isa.name() == "x64",
         values: SecondaryMap::new(),
         variables: SecondaryMap::new(),
         targets: HashMap::new(),
