@@ -310,7 +310,8 @@ impl Printer<'_> {
     /// A statement of one line, or nothing for those of several.
     fn simple(&self, statement: &Statement) -> Option<String> {
         Some(match statement {
-            Statement::Let { name, value } => format!("let {name} = {};", expression(value)),
+            // naga knows the value of a constant by the name, too.
+            Statement::Let { name, value } => format!("let {name} = {};", at_run_time(value)),
             Statement::Var { name, ty, value } => {
                 let initial = value
                     .as_ref()

@@ -51,3 +51,11 @@ fn a_seed_gives_the_same_program() {
     assert_eq!(program(5, options), program(5, options));
     assert_ne!(program(5, options), program(6, options));
 }
+
+#[test]
+fn naga_knows_no_divisor_by_the_name_of_a_constant() {
+    // `let c_56 = vec2<i32>(0i).yyyx.z`, by which a variable is divided: once in 60,000 programs.
+    let text = program(1_000_000_832, Options::default()).text();
+    assert!(text.contains(" / c_56)"), "another program by now");
+    tombolo_cpu_reference::source::parse(&text).unwrap();
+}
