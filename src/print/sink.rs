@@ -114,8 +114,9 @@ impl PrintTarget {
         match &self.kind {
             TargetKind::Own(sink) => OpenTarget::Own(hold(sink)),
             TargetKind::Log(level) => OpenTarget::Log(*level),
-            TargetKind::Stdout => OpenTarget::Stream(Piece::of(Stream::Stdout)),
-            TargetKind::Stderr => OpenTarget::Stream(Piece::of(Stream::Stderr)),
+            // `print!` rather than the stream itself, so test harnesses can capture the output.
+            TargetKind::Stdout => OpenTarget::Stream(Piece::of(|lines| print!("{lines}"))),
+            TargetKind::Stderr => OpenTarget::Stream(Piece::of(|lines| eprint!("{lines}"))),
         }
     }
 
@@ -148,29 +149,21 @@ pub(crate) enum OpenTarget<'t> {
 /// the line.
 const PIECE: usize = 1 << 16;
 
-#[derive(Clone, Copy)]
-enum Stream {
-    Stdout,
-    Stderr,
-}
-
 /// Lines for a stream of the process that are not yet written.
 pub(crate) struct Piece {
-    stream: Stream,
+    write: fn(&str),
     lines: String,
 }
 
 impl Piece {
-    fn of(stream: Stream) -> Self {
+    fn of(write: fn(&str)) -> Self {
         let lines = String::new();
-        Self { stream, lines }
+        Self { write, lines }
     }
 
-    fn line(&mut self, record: &PrintRecord<'_>, locate: bool) {
-        if locate {
-            self.lines.push_str(&record.location());
-        }
-        record.write_text(&mut self.lines);
+    fn line(&mut self, place: &str, text: impl FnOnce(&mut String)) {
+        self.lines.push_str(place);
+        text(&mut self.lines);
         self.lines.push('\n');
         if self.lines.len() >= PIECE {
             self.write();
@@ -178,27 +171,23 @@ impl Piece {
     }
 
     fn write(&mut self) {
-        // `print!` rather than the stream itself, so test harnesses can capture the output.
-        match self.stream {
-            Stream::Stdout => print!("{}", self.lines),
-            Stream::Stderr => eprint!("{}", self.lines),
-        }
+        (self.write)(&self.lines);
         self.lines.clear();
     }
 }
 
 impl OpenTarget<'_> {
     pub(crate) fn record(&mut self, record: &PrintRecord<'_>, locate: bool) {
+        let place = || match locate {
+            true => record.location(),
+            false => String::new(),
+        };
         match self {
             Self::Own(sink) => sink.record(record),
             Self::Log(level) => {
-                let place = match locate {
-                    true => record.location(),
-                    false => String::new(),
-                };
-                log::log!(target: "tombolo::print", *level, "{place}{record}");
+                log::log!(target: "tombolo::print", *level, "{}{record}", place());
             }
-            Self::Stream(piece) => piece.line(record, locate),
+            Self::Stream(piece) => piece.line(&place(), |lines| record.write_text(lines)),
         }
     }
 
@@ -278,5 +267,35 @@ impl PrintOptions {
     pub fn locate(mut self) -> Self {
         self.locate = true;
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_go_out_in_pieces_and_none_stays_behind() {
+        thread_local! {
+            static WRITTEN: std::cell::RefCell<Vec<String>> = const { std::cell::RefCell::new(Vec::new()) };
+        }
+        let write = |lines: &str| WRITTEN.with_borrow_mut(|written| written.push(lines.to_owned()));
+        let mut target = OpenTarget::Stream(Piece::of(write));
+        let (mut expected, long) = (String::new(), "x".repeat(PIECE / 3));
+        for number in 0..10 {
+            let OpenTarget::Stream(piece) = &mut target else {
+                panic!("a stream");
+            };
+            piece.line("at.wgsl: ", |lines| {
+                lines.push_str(&format!("{number}{long}"))
+            });
+            expected += &format!("at.wgsl: {number}{long}\n");
+        }
+        target.close();
+        let written = WRITTEN.take();
+        assert_eq!(written.concat(), expected);
+        // Three lines fill a piece, and the tenth is what is left.
+        assert_eq!(written.len(), 4);
+        assert!(written[..3].iter().all(|piece| piece.len() >= PIECE));
     }
 }

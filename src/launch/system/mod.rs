@@ -19,6 +19,8 @@ mod error;
 mod in_place;
 mod live;
 mod sliced;
+#[cfg(all(test, embedded))]
+mod tests;
 mod undo;
 mod write_back;
 
@@ -310,8 +312,12 @@ fn wait_until_over(device: &Arc<DeviceShared>, event: &Event) {
             Standing::Submitted | Standing::Refused => {
                 let _ = submissions.wait_over(batch, None);
             }
-            // A lost device takes nothing any more.
-            Standing::Recorded if device.lost.is_raised() => return,
+            Standing::Recorded if device.lost.is_raised() => match batch.is_closed() {
+                // Another thread may be giving it to the driver.
+                true => submissions.drive_kept(batch),
+                // A lost device takes nothing any more.
+                false => return,
+            },
             Standing::Recorded => {
                 let _ = event.wait();
             }

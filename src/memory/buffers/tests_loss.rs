@@ -2,7 +2,7 @@
 //! devices that go on meanwhile.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,6 +12,8 @@ use crate::{
     Constants, Context, Device, DeviceOptions, Event, Kernel, Program, device::EventStatus,
     launch::LaunchError,
 };
+
+const MINUTE: Duration = Duration::from_secs(60);
 
 const SOURCE: &str = "
 @group(0) @binding(0) var<storage, read_write> data: array<u32>;
@@ -76,6 +78,25 @@ fn lose_on_the_way(device: &Device) -> (Unhook, Arc<AtomicUsize>) {
     (Unhook, lost)
 }
 
+/// Holds the first thread that begins to wait for bytes on their way, until it may go on; tells of each.
+fn hold_the_first() -> (Unhook, Receiver<()>, Sender<()>) {
+    let (reached, has_begun) = channel();
+    let (go, may_go) = channel::<()>();
+    let (begun, may_go) = (AtomicUsize::new(0), Mutex::new(may_go));
+    hooks::set(Some(Arc::new(move |point| {
+        if point == Point::HopBegun {
+            let is_first = begun.fetch_add(1, Ordering::SeqCst) == 0;
+            // The test may have failed.
+            let _ = reached.send(());
+            if is_first {
+                // Dropping the sender ends the wait, too.
+                let _ = may_go.lock().unwrap().recv_timeout(MINUTE);
+            }
+        }
+    })));
+    (Unhook, has_begun, go)
+}
+
 /// A device of each adapter, paired with a device of every other adapter, and with another of the same adapter without
 /// shared memory.
 fn pairs() -> Vec<(Context, Kernels, Kernels)> {
@@ -101,7 +122,6 @@ fn pairs() -> Vec<(Context, Kernels, Kernels)> {
 
 #[test]
 fn both_devices_go_on_while_bytes_are_on_their_way() {
-    const MINUTE: Duration = Duration::from_secs(60);
     let _alone = hooks::alone();
     for (context, source, target) in pairs() {
         let values: Vec<u32> = (0..3000).collect();
@@ -111,17 +131,7 @@ fn both_devices_go_on_while_bytes_are_on_their_way() {
         source.add(&moved).unwrap();
         // In the target's batch, in front of the command in wait for the bytes.
         let before = target.add(&of_target).unwrap();
-        let (reached, has_begun) = channel();
-        let (go, may_go) = channel::<()>();
-        let (held, may_go) = (AtomicUsize::new(0), Mutex::new(may_go));
-        hooks::set(Some(Arc::new(move |point| {
-            if point == Point::HopBegun && held.fetch_add(1, Ordering::SeqCst) == 0 {
-                reached.send(()).unwrap();
-                // Dropping the sender ends the wait, too.
-                let _ = may_go.lock().unwrap().recv_timeout(MINUTE);
-            }
-        })));
-        let _unhook = Unhook;
+        let (_unhook, has_begun, go) = hold_the_first();
         let event = target.copy(&moved, &seen).unwrap();
         has_begun.recv_timeout(MINUTE).unwrap();
         // The bytes are nowhere yet, and commands without need of the bytes end.
@@ -145,7 +155,6 @@ fn both_devices_go_on_while_bytes_are_on_their_way() {
 
 #[test]
 fn bytes_for_one_device_come_while_those_for_another_are_on_their_way() {
-    const MINUTE: Duration = Duration::from_secs(60);
     let _alone = hooks::alone();
     for (context, one, other) in pairs() {
         let values: Vec<u32> = (0..3000).collect();
@@ -156,20 +165,7 @@ fn bytes_for_one_device_come_while_those_for_another_are_on_their_way() {
         for (device, buffer) in [(&one, &of_one), (&other, &of_other)] {
             device.add(buffer).unwrap().wait_timeout(MINUTE).unwrap();
         }
-        let (reached, has_begun) = channel();
-        let (go, may_go) = channel::<()>();
-        let (begun, may_go) = (AtomicUsize::new(0), Mutex::new(may_go));
-        hooks::set(Some(Arc::new(move |point| {
-            if point == Point::HopBegun {
-                let is_first = begun.fetch_add(1, Ordering::SeqCst) == 0;
-                reached.send(()).unwrap();
-                if is_first {
-                    // Dropping the sender ends the wait, too.
-                    let _ = may_go.lock().unwrap().recv_timeout(MINUTE);
-                }
-            }
-        })));
-        let _unhook = Unhook;
+        let (_unhook, has_begun, go) = hold_the_first();
         let held = other.copy(&of_one, &seen_by_other).unwrap();
         has_begun.recv_timeout(MINUTE).unwrap();
         let event = one.copy(&of_other, &seen_by_one).unwrap();
