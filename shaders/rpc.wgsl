@@ -32,6 +32,14 @@ var<private> tombolo_call_waits: u32;
 // body is put in after parsing.
 fn tombolo_call_fence() {}
 
+// Takes the lock of a port, without a branch; false if somebody has it, or the caller does not want it. A lock never holds
+// the largest number. Not by `atomicMax`, though that would be enough: SwiftShader makes `atomicMin` and `atomicMax` of a
+// load and a store, behind a lock that no other operation takes. A store that came between them and freed the port would
+// be undone, and the port lost.
+fn tombolo_call_lock(at: u32, wanted: bool) -> bool {
+    return atomicCompareExchangeWeak(&tombolo_calls[at], select(0xffffffffu, 0u, wanted), 1u).exchanged;
+}
+
 // Writes a word that the host waits for. Where fences are barriers the second function's body replaces this one: an
 // exchange is a fence by itself on processors, but graphics processors make it in their own cache, where the host does
 // not see it.

@@ -34,7 +34,7 @@ $places$
         let answered = atomicLoad(&tombolo_calls[replies + port]);
         var request = answered;
         var held = false;
-        if look < scarce && atomicMax(&tombolo_calls[locks + port], 1u) == 0u {
+        if look < scarce && tombolo_call_lock(locks + port, true) {
             tombolo_call_fence();
             if tombolo_call_posted(requests + port) == answered {
                 request = answered + 1u;

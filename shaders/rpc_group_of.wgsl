@@ -49,7 +49,7 @@ $places$
                     }
                     tombolo_call_fence();
                     let answered = atomicLoad(&tombolo_calls[replies + port]);
-                    if atomicMax(&tombolo_calls[locks + port], 1u) == 0u {
+                    if tombolo_call_lock(locks + port, true) {
                         tombolo_call_fence();
                         if tombolo_call_posted(requests + port) == answered {
                             request = answered + 1u;

@@ -32,11 +32,11 @@ $places$
         let spent = tombolo_subgroup_first(select(0u, 1u, look >= most));
         let answered = tombolo_subgroup_first(atomicLoad(&tombolo_calls[replies + port]));
         // Those who come behind change nothing. A port that is not looked for is not taken either.
-        let wanted = select(0u, 1u, rank == 0u && spent == 0u);
-        let taken = tombolo_subgroup_first(atomicMax(&tombolo_calls[locks + port], wanted));
+        let locked = tombolo_call_lock(locks + port, rank == 0u && spent == 0u);
+        let taken = tombolo_subgroup_first(select(0u, 1u, locked)) != 0u;
         tombolo_call_fence();
         let posted = tombolo_subgroup_first(tombolo_call_posted(requests + port));
-        let held = spent == 0u && taken == 0u && posted == answered;
+        let held = taken && posted == answered;
         if held {
             let request = answered + 1u;
             let packet = first + port * stride;
@@ -96,7 +96,7 @@ $results$
         } else if spent != 0u {
             over = true;
         } else {
-            if taken == 0u && rank == 0u {
+            if taken && rank == 0u {
                 atomicStore(&tombolo_calls[locks + port], 0u);
             }
             port = (port + 1u) % ports;

@@ -221,7 +221,7 @@ fn attempt(test: impl FnOnce()) -> Result<(), Failed> {
 }
 
 /// `llvmpipe (LLVM 15.0.6, 256 bits)` is `llvmpipe`, in test names.
-fn short(name: &str) -> String {
+pub fn short(name: &str) -> String {
     // The adapter of this project has the project's name first.
     let name = name.strip_prefix("Tombolo ").unwrap_or(name);
     name.split([' ', '(']).next().unwrap_or(name).to_string()
