@@ -180,10 +180,17 @@ impl Capabilities {
 
     /// Whether this is Mesa's software adapter, whose compiler has limits of its own.
     pub(crate) fn is_lavapipe(&self) -> bool {
+        self.is_named(&["llvmpipe", "lavapipe"])
+    }
+
+    /// Whether an `atomicMin` or `atomicMax` can undo another operation on the same word: SwiftShader makes each of two steps.
+    pub(crate) fn splits_extrema(&self) -> bool {
+        self.is_named(&["swiftshader"])
+    }
+
+    fn is_named(&self, names: &[&str]) -> bool {
         let text = format!("{} {} {}", self.name, self.driver, self.driver_info).to_lowercase();
-        ["llvmpipe", "lavapipe"]
-            .iter()
-            .any(|name| text.contains(name))
+        names.iter().any(|name| text.contains(name))
     }
 
     /// Whether an invocation may order its own memory by a barrier, wherever it is. lavapipe takes any barrier for a meeting of

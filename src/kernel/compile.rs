@@ -20,7 +20,7 @@ use super::passes::globals::Member;
 use super::passes::loop_guard::LoopGuard;
 use super::passes::print::{self, PrintFacts};
 use super::passes::spill::{self, SpillError, SpillFacts, SpillPolicy};
-use super::passes::{self, loop_guard, nesting, turns};
+use super::passes::{self, extrema, loop_guard, nesting, turns};
 use super::private_memory::scratch_too_large;
 use super::program::Program;
 use super::reflect::Interface;
@@ -44,6 +44,8 @@ pub(crate) struct CompileOptions {
     pub(crate) loop_budget: Option<u32>,
     /// How deep control flow may be; `None`: unlimited but by the text.
     pub(crate) nesting: Option<u32>,
+    /// The driver's `atomicMin` and `atomicMax` are no single steps.
+    pub(crate) splits_extrema: bool,
     /// Work-group size for kernels without a size of their own.
     pub(crate) auto_workgroup: u32,
     pub(crate) heap: HeapSetup,
@@ -272,7 +274,7 @@ struct Instrumented {
     changed: bool,
 }
 
-/// Adds the run-time parts for prints, calls and loops of the entry point.
+/// Adds the run-time parts for prints, calls and loops of the entry point, and makes up for what the driver does wrong.
 fn instrument(
     module: &mut naga::Module,
     entry: usize,
@@ -294,8 +296,10 @@ fn instrument(
         let guard = loop_guard::run(module, entry, budget, bindings.status())?;
         Some((guard, budget))
     });
+    let rewritten = options.splits_extrema && extrema::run(module);
+    let any_other = dismissed || shares_turns || counts_turns || rewritten;
     Instrumented {
-        changed: guard.is_some() || prints.is_some() || dismissed || shares_turns || counts_turns,
+        changed: guard.is_some() || prints.is_some() || any_other,
         guard,
         counts_turns,
     }

@@ -11,6 +11,7 @@ mod processes;
 
 mod allocations;
 mod arguments;
+mod atomics;
 mod beside;
 mod beside_functions;
 mod bindings;
@@ -162,6 +163,7 @@ fn main() -> std::process::ExitCode {
     suite.add_all(&[
         allocations::CASES,
         arguments::CASES,
+        atomics::CASES,
         beside::CASES,
         beside_functions::CASES,
         bindings::CASES,

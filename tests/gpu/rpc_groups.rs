@@ -1,12 +1,11 @@
 //! Calls that a whole work-group makes at once.
 
-use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::cases;
-use crate::harness::{Fixture, kernel_of, mix, run_with, short};
+use crate::harness::{Fixture, kernel_of, mix, on_many_threads, run_with};
 use bytemuck::{Pod, Zeroable};
 use tombolo::{
     Constants, Device, DeviceBuffer, HostServices, Kernel, Program,
@@ -309,30 +308,10 @@ fn few_ports_serve_many_groups(f: &Fixture) {
     assert_eq!(*seen.lock().unwrap(), [1; 16 * 64]);
 }
 
-/// SwiftShader runs as many work-groups at once as the machine has processors, unless a file in the working directory says
-/// otherwise. Its `atomicMax` loses what another operation writes meanwhile: a port that was taken so was lost for good on
-/// machines with many.
+/// SwiftShader's `atomicMax` loses what another operation writes meanwhile: a port that was taken so was lost for good on
+/// machines with many processors.
 fn ports_are_not_lost_to_many_threads(f: &Fixture) {
-    let folder = tempfile::tempdir().unwrap();
-    let name = format!(
-        "{}::rpc_groups::few_ports_serve_many_groups",
-        short(f.device.name())
-    );
-    let settings = "[Processor]\nThreadCount=16\n";
-    std::fs::write(folder.path().join("SwiftShader.ini"), settings).unwrap();
-    for _ in 0..3 {
-        let output = Command::new(std::env::current_exe().unwrap())
-            .current_dir(folder.path())
-            .env_remove("TOMBOLO_TEST_ADAPTERS")
-            .env_remove("TOMBOLO_TEST_SHARE")
-            .env_remove("TOMBOLO_TEST_PROCESSES")
-            .arg(&name)
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{}: {said}", output.status);
-        assert!(!said.contains("running 0 tests"), "{said}");
-    }
+    on_many_threads(f, "rpc_groups::few_ports_serve_many_groups");
 }
 
 fn devices_without_live_memory_refuse_groups(f: &Fixture) {

@@ -16,10 +16,13 @@
 //!
 //! [`code`] is what passes build new bodies of functions with.
 //!
+//! [`extrema`] comes last of those that add loops: its own need no guard.
+//!
 //! Where both are wanted, [`loop_guard`] runs before [`grid`], to see the user's functions by the
 //! user's names.
 
 mod code;
+pub(crate) mod extrema;
 pub mod globals;
 pub mod grid;
 pub mod loop_guard;
@@ -34,6 +37,8 @@ mod transplant;
 mod trip_count;
 pub(crate) mod turns;
 
+#[cfg(test)]
+mod tests_extrema;
 #[cfg(test)]
 mod tests_grid;
 #[cfg(test)]

@@ -145,6 +145,7 @@ pub(super) fn compile_options(
             .capabilities
             .is_lavapipe()
             .then_some(LAVAPIPE_NESTING),
+        splits_extrema: device.capabilities.splits_extrema(),
         auto_workgroup: AUTO_WORKGROUP
             .min(device.limits.max_compute_invocations_per_workgroup)
             .min(device.limits.max_compute_workgroup_size_x),

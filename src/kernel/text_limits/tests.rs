@@ -288,6 +288,7 @@ fn options() -> CompileOptions {
         scratch_bytes: 1 << 30,
         loop_budget: Some(65_535),
         nesting: None,
+        splits_extrema: true,
         auto_workgroup: 64,
         heap: HeapSetup {
             checked: true,

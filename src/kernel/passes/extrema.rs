@@ -1,0 +1,282 @@
+//! `atomicMin` and `atomicMax` as loops of `atomicCompareExchangeWeak`, for drivers whose own are no single steps.
+//!
+//! SwiftShader makes each of a load and a store, behind a lock that only the other minima and maxima take: an addition or a
+//! store of another invocation that comes in between is undone. With sixteen threads a fifth of the additions were lost
+//! beside maxima of the same word.
+//!
+//! Operations on words are rewritten, in every address space that has atomics; SwiftShader has none of 64 bits. What was
+//! there before is kept in a variable of the function from the end of the loop to where it is used.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+
+use naga::{
+    Arena, AtomicFunction, Block, Expression, Function, Handle, LocalVariable, MathFunction,
+    Module, PredeclaredType, Range, Scalar, Span, Statement, Type, TypeInner,
+};
+
+use super::pointers::visit::{operands, used_by};
+use super::trip_count::each_statement;
+use super::type_of;
+
+/// The scalars that there are such operations of.
+const SCALARS: [Scalar; 2] = [Scalar::U32, Scalar::I32];
+
+type Value = Handle<Expression>;
+
+/// The types of what the operations of a scalar give.
+#[derive(Clone, Copy)]
+struct Types {
+    word: Handle<Type>,
+    /// Of a comparison with exchange.
+    outcome: Handle<Type>,
+}
+
+/// Rewrites the operations of all functions; whether there were any.
+pub(crate) fn run(module: &mut Module) -> bool {
+    let types = SCALARS.map(|scalar| type_of(module, TypeInner::Scalar(scalar)));
+    let functions = module.functions.iter().map(|(_, function)| function);
+    let entries = module.entry_points.iter().map(|point| &point.function);
+    if !functions.chain(entries).any(|one| has_any(one, types)) {
+        return false;
+    }
+    let mut known = SCALARS.iter().zip(types);
+    let types = [(); SCALARS.len()].map(|()| {
+        let (scalar, word) = known.next().unwrap_or((&Scalar::U32, types[0]));
+        let outcome = PredeclaredType::AtomicCompareExchangeWeakResult(*scalar);
+        let outcome = module.generate_predeclared_type(outcome);
+        Types { word, outcome }
+    });
+    let functions = module.functions.iter_mut().map(|(_, function)| function);
+    let entries = module
+        .entry_points
+        .iter_mut()
+        .map(|point| &mut point.function);
+    for function in functions.chain(entries) {
+        if has_any(function, types.map(|one| one.word)) {
+            rewrite(function, types);
+        }
+    }
+    true
+}
+
+/// One of the operations.
+struct Extremum {
+    pointer: Value,
+    function: MathFunction,
+    value: Value,
+    result: Value,
+    /// The type of all of them.
+    word: Handle<Type>,
+}
+
+impl Extremum {
+    fn of(statement: &Statement, expressions: &Arena<Expression>) -> Option<Self> {
+        let Statement::Atomic {
+            pointer,
+            fun,
+            value,
+            result: Some(result),
+        } = *statement
+        else {
+            return None;
+        };
+        let function = match fun {
+            AtomicFunction::Min => MathFunction::Min,
+            AtomicFunction::Max => MathFunction::Max,
+            _ => return None,
+        };
+        let Expression::AtomicResult { ty: word, .. } = expressions[result] else {
+            return None;
+        };
+        Some(Self {
+            pointer,
+            function,
+            value,
+            result,
+            word,
+        })
+    }
+}
+
+fn has_any(function: &Function, words: [Handle<Type>; SCALARS.len()]) -> bool {
+    let mut found = false;
+    each_statement(&function.body, &mut |statement| {
+        let one = Extremum::of(statement, &function.expressions);
+        found |= one.is_some_and(|one| words.contains(&one.word));
+    });
+    found
+}
+
+fn rewrite(function: &mut Function, types: [Types; SCALARS.len()]) {
+    let old = types.map(|one| {
+        let variable = LocalVariable {
+            name: Some("tombolo_before".into()),
+            ty: one.word,
+            init: None,
+        };
+        function.local_variables.append(variable, Span::UNDEFINED)
+    });
+    // An expression may use earlier ones alone, and a result has its place already.
+    let old = put_in_front(function, old.map(Expression::LocalVariable));
+    let known = types.iter().zip(old);
+    let known = known
+        .map(|(types, old)| (types.word, (types.outcome, old)))
+        .collect();
+    let mut body = std::mem::take(&mut function.body);
+    loops(&mut body, &mut function.expressions, &known);
+    function.body = body;
+}
+
+/// Puts expressions in front of all others, which move; their handles.
+fn put_in_front<const N: usize>(function: &mut Function, first: [Expression; N]) -> [Value; N] {
+    let mut moved = Arena::new();
+    let first = first.map(|one| moved.append(one, Span::UNDEFINED));
+    let mut places: Vec<Value> = Vec::with_capacity(function.expressions.len());
+    for (handle, expression) in function.expressions.iter() {
+        let mut expression = expression.clone();
+        let _: Result<(), Infallible> = operands(&mut expression, &mut |value| {
+            *value = places[value.index()];
+            Ok(())
+        });
+        let span = function.expressions.get_span(handle);
+        places.push(moved.append(expression, span));
+    }
+    function.expressions = moved;
+    for (_, variable) in function.local_variables.iter_mut() {
+        if let Some(init) = &mut variable.init {
+            *init = places[init.index()];
+        }
+    }
+    let names = std::mem::take(&mut function.named_expressions);
+    let names = names.into_iter();
+    function.named_expressions = names
+        .map(|(value, name)| (places[value.index()], name))
+        .collect();
+    follow(&mut function.body, &places);
+    first
+}
+
+/// Has a block name expressions by their new places.
+fn follow(block: &mut Block, places: &[Value]) {
+    for statement in block.iter_mut() {
+        let go = &mut |value: &mut Value| {
+            *value = places[value.index()];
+            Ok(())
+        };
+        let go_result = &mut |value: &mut Value| {
+            *value = places[value.index()];
+            Ok(())
+        };
+        let _: Result<(), Infallible> = used_by(statement, go, go_result);
+        if let Statement::Emit(range) = statement
+            && let Some((first, last)) = range.first_and_last()
+        {
+            *range = Range::new_from_bounds(places[first.index()], places[last.index()]);
+        }
+        each_block(statement, &mut |inner| follow(inner, places));
+    }
+}
+
+fn each_block(statement: &mut Statement, visit: &mut dyn FnMut(&mut Block)) {
+    match statement {
+        Statement::Block(inner) => visit(inner),
+        Statement::If { accept, reject, .. } => [accept, reject].into_iter().for_each(visit),
+        Statement::Switch { cases, .. } => cases.iter_mut().for_each(|case| visit(&mut case.body)),
+        Statement::Loop {
+            body, continuing, ..
+        } => [body, continuing].into_iter().for_each(visit),
+        _ => {}
+    }
+}
+
+/// Replaces the operations in a block. `known` has for each word the type of an exchange's outcome, and the pointer of the
+/// variable for what was there before.
+fn loops(
+    block: &mut Block,
+    expressions: &mut Arena<Expression>,
+    known: &HashMap<Handle<Type>, (Handle<Type>, Value)>,
+) {
+    for (mut statement, span) in std::mem::take(block).span_into_iter() {
+        each_block(&mut statement, &mut |inner| {
+            loops(inner, expressions, known)
+        });
+        let one = Extremum::of(&statement, expressions);
+        let Some((one, (outcome, old))) = one.and_then(|one| {
+            let types = known.get(&one.word).copied();
+            types.map(|types| (one, types))
+        }) else {
+            block.push(statement, span);
+            continue;
+        };
+        block.push(
+            exchange_until_done(&one, (outcome, old), expressions, span),
+            span,
+        );
+        expressions[one.result] = Expression::Load { pointer: old };
+        block.push(
+            Statement::Emit(Range::new_from_bounds(one.result, one.result)),
+            span,
+        );
+    }
+}
+
+/// The loop: what is there, and in its place the smaller or the larger one, unless it has changed meanwhile.
+fn exchange_until_done(
+    one: &Extremum,
+    (outcome, old): (Handle<Type>, Value),
+    expressions: &mut Arena<Expression>,
+    span: Span,
+) -> Statement {
+    let mut body = Block::new();
+    let emitted = |expression, body: &mut Block, expressions: &mut Arena<Expression>| {
+        let value = expressions.append(expression, span);
+        body.push(Statement::Emit(Range::new_from_bounds(value, value)), span);
+        value
+    };
+    let pointer = one.pointer;
+    let before = emitted(Expression::Load { pointer }, &mut body, expressions);
+    let kept = Statement::Store {
+        pointer: old,
+        value: before,
+    };
+    body.push(kept, span);
+    let after = Expression::Math {
+        fun: one.function,
+        arg: before,
+        arg1: Some(one.value),
+        arg2: None,
+        arg3: None,
+    };
+    let after = emitted(after, &mut body, expressions);
+    let exchanged = Expression::AtomicResult {
+        ty: outcome,
+        comparison: true,
+    };
+    let result = expressions.append(exchanged, span);
+    let exchange = Statement::Atomic {
+        pointer,
+        fun: AtomicFunction::Exchange {
+            compare: Some(before),
+        },
+        value: after,
+        result: Some(result),
+    };
+    body.push(exchange, span);
+    let is_done = Expression::AccessIndex {
+        base: result,
+        index: 1,
+    };
+    let condition = emitted(is_done, &mut body, expressions);
+    let leave = Statement::If {
+        condition,
+        accept: Block::from_vec(vec![Statement::Break]),
+        reject: Block::new(),
+    };
+    body.push(leave, span);
+    Statement::Loop {
+        body,
+        continuing: Block::new(),
+        break_if: None,
+    }
+}
