@@ -16,6 +16,7 @@ use tombolo::server::{CallError, ServerError};
 cases![
     calls_of_many_threads_are_each_answered,
     calls_do_not_wait_for_work_groups_that_have_not_begun,
+    leases_full_of_calls_keep_within_the_ration_of_turns,
     whole_work_groups_serve_calls_beside_each_other,
     a_failure_ends_the_lease_of_all_work_groups,
     long_calls_are_served_in_turns,
@@ -81,6 +82,21 @@ fn calls_do_not_wait_for_work_groups_that_have_not_begun(f: &Fixture) {
     );
     server.stop();
     assert!(server.failure().is_none());
+}
+
+/// Where turns are rationed, a lease that serves many calls in each of its looks counts every turn that they take.
+fn leases_full_of_calls_keep_within_the_ration_of_turns(f: &Fixture) {
+    let device = f.open(|_| {});
+    for (groups, ports) in [(1, 64), (8, 64), (64, 64)] {
+        let builder = builder(&device, MIX).work_groups(groups).ports(ports);
+        let (server, function) = mixer_of(builder.leases(endless(&device)));
+        let calls: Vec<_> = (0..20_000u32).map(|i| (i, 3 * i)).collect();
+        let expected = calls.iter().map(|&(x, y)| mix(x, y));
+        let got = function.call_all(&calls).unwrap();
+        assert!(expected.eq(got), "{groups} groups");
+        server.stop();
+        assert!(server.failure().is_none(), "{:?}", server.failure());
+    }
 }
 
 fn whole_work_groups_serve_calls_beside_each_other(f: &Fixture) {
