@@ -1,5 +1,5 @@
 // What all functions of the host have in common. Appended behind programs that call one. Constants named
-// `tombolo_header_*`, `tombolo_packet_*` and `tombolo_status_*`, and what stands in dollar signs, are put in by
+// `tombolo_header_*`, `tombolo_layout_*`, `tombolo_packet_*` and `tombolo_status_*`, and what stands in dollar signs, are put in by
 // `kernel::calls`.
 
 $constants$
@@ -84,7 +84,8 @@ fn tombolo_call_seal_rationed(arguments: u32, sum: u32, outbox: u32, request: u3
 fn tombolo_call_withdraw(port: u32, arguments: u32, request: u32) -> bool { return false; }
 fn tombolo_call_withdraw_rationed(port: u32, arguments: u32, request: u32) -> bool {
     atomicExchange(&tombolo_posts[arguments + tombolo_packet_seal], 1u);
-    let begun = atomicLoad(&tombolo_calls[tombolo_header_results]) + port * atomicLoad(&tombolo_calls[tombolo_header_stride]) + tombolo_packet_begun;
+$places$
+    let begun = first_result + port * stride + tombolo_packet_begun;
     return atomicOr(&tombolo_calls[begun], 0u) != request;
 }
 

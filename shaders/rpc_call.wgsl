@@ -14,6 +14,7 @@ $head$ {
     reply.status = tombolo_status_busy;
     $waits$
 $places$
+    let most = tombolo_call_most();
     let backoff_after = atomicLoad(&tombolo_calls[tombolo_header_backoff_after]);
     let scarce = tombolo_call_scarce(most);
     // Ports to look at.

@@ -17,8 +17,8 @@ $head$ {
     let count = workgroupUniformLoad(&tombolo_group_count);
     if count != 0u {
 $places$
+        let most = tombolo_call_most();
         let backoff_after = atomicLoad(&tombolo_calls[tombolo_header_backoff_after]);
-        let room = atomicLoad(&tombolo_calls[tombolo_header_payload]);
         let scarce = tombolo_call_scarce(most);
         // Records that fit in one packet, both ways.
         let records = min((max(room, 1u) - 1u) / max($words$u, 1u), room / $result_words$u);

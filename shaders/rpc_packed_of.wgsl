@@ -14,7 +14,7 @@ $head$ {
     reply.status = tombolo_status_busy;
     tombolo_call_waits = 1u;
 $places$
-    let room = atomicLoad(&tombolo_calls[tombolo_header_payload]);
+    let most = tombolo_call_most();
     // Calls that fit in one packet, both ways. A port has room for at least one.
     let records = max(min((max(room, 1u) - 1u) / max($words$u, 1u), room / $result_words$u), 1u);
     // Whoever comes first in a turn has one that there is.

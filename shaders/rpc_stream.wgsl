@@ -24,8 +24,7 @@ fn tombolo_call_packet(s: ptr<function, tombolo_call_stream>, kind: u32, words: 
     var reply: tombolo_call_outcome;
     reply.status = tombolo_status_timed_out;
     let backoff_after = atomicLoad(&tombolo_calls[tombolo_header_backoff_after]);
-    let requests = atomicLoad(&tombolo_calls[tombolo_header_requests]);
-    let replies = atomicLoad(&tombolo_calls[tombolo_header_replies]);
+$places$
     let most = tombolo_call_most();
     // Packets are not withdrawn: the stream has ended when one is lost.
     let scarce = most;
@@ -61,7 +60,7 @@ struct tombolo_call_outcome { status: u32 }
 
 fn tombolo_call_release(s: ptr<function, tombolo_call_stream>) {
     tombolo_call_fence();
-    atomicStore(&tombolo_calls[atomicLoad(&tombolo_calls[tombolo_header_locks]) + (*s).port], 0u);
+    atomicStore(&tombolo_calls[tombolo_layout_line + (*s).port], 0u);
 }
 
 fn tombolo_call_is_open(s: ptr<function, tombolo_call_stream>) -> bool {

@@ -7,15 +7,15 @@ fn $name$_collect(ticket: u32) -> $name$_reply {
     var reply: $name$_reply;
     reply.status = tombolo_status_no_ticket;
     let port = (ticket >> 1u) & 0xffffu;
-    if (ticket & 1u) == 0u || port >= atomicLoad(&tombolo_calls[tombolo_header_ports]) {
+$places$
+    if (ticket & 1u) == 0u || port >= ports {
         return reply;
     }
-    let stride = atomicLoad(&tombolo_calls[tombolo_header_stride]);
-    let arguments = atomicLoad(&tombolo_calls[tombolo_header_first]) + port * stride;
-    let results = atomicLoad(&tombolo_calls[tombolo_header_results]) + port * stride;
-    let lock = atomicLoad(&tombolo_calls[tombolo_header_locks]) + port;
+    let arguments = first + port * stride;
+    let results = first_result + port * stride;
+    let lock = locks + port;
     tombolo_call_fence();
-    let answered = atomicLoad(&tombolo_calls[atomicLoad(&tombolo_calls[tombolo_header_replies]) + port]);
+    let answered = atomicLoad(&tombolo_calls[replies + port]);
     let is_closed = atomicLoad(&tombolo_calls[tombolo_header_closed]) != 0u;
     if (answered & 0x7fffu) != (ticket >> 17u) && !is_closed {
         // No answer yet, or no such call: a look at the ticket that takes nothing from others, who may leave it.
@@ -38,7 +38,7 @@ fn $name$_collect(ticket: u32) -> $name$_reply {
         atomicStore(&tombolo_calls[arguments + 2u], ticket);
         return reply;
     }
-    if answered != atomicLoad(&tombolo_posts[atomicLoad(&tombolo_calls[tombolo_header_requests]) + port]) {
+    if answered != atomicLoad(&tombolo_posts[requests + port]) {
         if is_closed {
             reply.status = tombolo_status_stopped;
             atomicStore(&tombolo_calls[lock], 0u);
@@ -59,14 +59,15 @@ $results$
 
 fn $name$_leave(ticket: u32) {
     let port = (ticket >> 1u) & 0xffffu;
-    if (ticket & 1u) == 0u || port >= atomicLoad(&tombolo_calls[tombolo_header_ports]) {
+$places$
+    if (ticket & 1u) == 0u || port >= ports {
         return;
     }
-    let arguments = atomicLoad(&tombolo_calls[tombolo_header_first]) + port * atomicLoad(&tombolo_calls[tombolo_header_stride]);
+    let arguments = first + port * stride;
     loop {
         let seen = atomicCompareExchangeWeak(&tombolo_calls[arguments + 2u], ticket, 0u);
         if seen.exchanged {
-            atomicStore(&tombolo_calls[atomicLoad(&tombolo_calls[tombolo_header_locks]) + port], 0u);
+            atomicStore(&tombolo_calls[locks + port], 0u);
         }
         if seen.exchanged || seen.old_value != ticket {
             break;

@@ -4,12 +4,12 @@ mod memory;
 
 use std::sync::Arc;
 
+use crate::device::heap_shape::segment_bytes;
 use crate::device::open::{adopt, named, open, pci_address};
 use crate::device::probe::{AdapterProbe, NotProbed, ProbeOptions, ProbeReport};
 use crate::device::{Capabilities, Device, DeviceError, DeviceOptions};
 use crate::extensions::ContextExtensions;
 use crate::memory::HeapSize;
-use crate::memory::heap::segment_bytes;
 
 /// The backends allowed by a value of `WGPU_BACKEND`.
 fn allowed(value: Option<String>) -> Result<wgpu::Backends, DeviceError> {

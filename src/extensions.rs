@@ -13,6 +13,7 @@
 use std::fmt;
 use std::ops::Deref;
 
+use crate::device::heap_shape::HeapSource;
 use crate::globals::memory::DeviceGlobals;
 use crate::kernel::cache::{KernelCache, ModuleCache};
 use crate::kernel::globals::GlobalTable;
@@ -81,6 +82,13 @@ pub(crate) struct OfContext {
     pub(crate) globals: GlobalTable,
     pub(crate) heap: ContextHeap,
     pub(crate) buffers: ContextBuffers,
+}
+
+impl OfContext {
+    /// Whom kernels ask for the heap.
+    pub(crate) fn heap_source(&self) -> &dyn HeapSource {
+        &self.heap
+    }
 }
 
 /// What rooms keep for one kernel.

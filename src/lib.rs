@@ -222,6 +222,7 @@
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
 
+mod addresses;
 mod clock;
 mod context;
 pub mod device;
@@ -236,6 +237,7 @@ pub(crate) mod persistent;
 pub mod print;
 pub mod ring;
 pub(crate) mod rpc;
+mod span;
 #[cfg_attr(not(feature = "trace"), doc(hidden))]
 pub mod trace;
 pub mod work;
@@ -268,8 +270,8 @@ pub mod buffers {
 
 /// The shared heap: memory in which a value has one address for Rust and for kernels on every device of a context.
 pub mod heap {
+    pub use crate::addresses::region;
     pub use crate::device::{HeapPlacement, HeapSizeError, HostAccessPolicy, WindowError};
-    pub use crate::memory::region;
     pub use crate::memory::{
         AtomicView, HeapAdvice, HeapAllocation, HeapAllocator, HeapBound, HeapError, HeapSize,
         HostAccess, MirrorStatistics, PointerKind, Ptr, SharedHeap,

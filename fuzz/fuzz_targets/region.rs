@@ -7,10 +7,10 @@
 mod error_text;
 
 #[allow(dead_code)]
-#[path = "../../src/memory/region/mod.rs"]
+#[path = "../../src/addresses/region/mod.rs"]
 mod region;
 
-#[path = "../../src/memory/region/shadow.rs"]
+#[path = "../../src/addresses/region/shadow.rs"]
 mod shadow;
 
 // What the shadow finds in its parent.

@@ -16,7 +16,7 @@ use crate::operator::Operator;
 use crate::point_to_point::{bytes_of, bytes_of_mut};
 use crate::ranks::Ranks;
 use crate::request::{Core, Request, Running};
-use crate::trace::span;
+use crate::span::span;
 
 impl Ranks {
     /// Begins to wait until all ranks have come here; the request owns nothing.

@@ -46,8 +46,8 @@ mod ranks;
 mod request;
 mod server;
 mod session;
-#[path = "../../src/trace/span.rs"]
-mod trace;
+#[path = "../../src/span.rs"]
+mod span;
 mod wgsl_operator;
 
 pub use datatype::Number;

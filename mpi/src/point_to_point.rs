@@ -11,7 +11,7 @@ use crate::memory::{ReceiveMemory, SendMemory};
 use crate::ranks::{Ranks, Source, Tag};
 use crate::request::{Core, Envelope, Request, Running};
 use crate::session::Session;
-use crate::trace::span;
+use crate::span::span;
 
 /// The bytes of elements, and their number.
 pub(crate) fn bytes_of<T: bytemuck::Pod>(elements: &[T]) -> (*const u8, u64) {

@@ -23,7 +23,7 @@ use crate::datatype::{self, Datatype, Shape};
 use crate::error::{MpiError, Operation, check};
 use crate::event::{EventCore, RequestEvent};
 use crate::session::Session;
-use crate::trace::span;
+use crate::span::span;
 
 /// How long MPI may take to take a receive back, which needs no other rank.
 const CANCELLING: Duration = Duration::from_millis(100);

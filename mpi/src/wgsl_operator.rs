@@ -19,7 +19,7 @@ use tombolo::{Buffer, Constants, Device, DeviceBuffer, Kernel, Program};
 use crate::error::{MpiError, Operation};
 use crate::point_to_point::{ireceive_on, isend_on};
 use crate::ranks::Ranks;
-use crate::trace::span;
+use crate::span::span;
 
 /// A function `op(a, b)` in WGSL that combines values of type `T` on one device.
 ///

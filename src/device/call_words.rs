@@ -12,8 +12,14 @@ pub(crate) const SEAL: usize = 3;
 /// client's word for the withdrawal is that of the seal: nobody withdraws where the client's packets are sealed.
 pub(crate) const BEGUN: usize = 2;
 
-/// The word of the header with the number of ports.
-pub(crate) const PORTS: usize = 0;
+/// Words of one cache line: each table and each port begins on one, and the header is one.
+pub(crate) const LINE: usize = 16;
+
+/// The word of the header with the whole layout: the number of ports less one, and from bit [`LAYOUT_SHIFT`] on the words
+/// of payload in each direction. Callers load this word and derive all places from it (`shaders/rpc_places.wgsl`).
+pub(crate) const LAYOUT: usize = 0;
+/// See [`LAYOUT`].
+pub(crate) const LAYOUT_SHIFT: u32 = 16;
 /// Turns a client waits for a call.
 pub(crate) const WAIT_BUDGET: usize = 1;
 /// Turns an invocation may wait in all its calls together; 0 for no limit.
@@ -28,36 +34,14 @@ pub(crate) const TICKET: usize = 13;
 /// Not 0 where the invocations of a subgroup may share a packet: a single thread serves all calls, one after the other
 /// anyway.
 pub(crate) const PACKS: usize = 5;
-/// Words of payload in each direction.
-pub(crate) const PAYLOAD: usize = 6;
-/// Words from the arguments, or the results, of a port to those of the next.
-pub(crate) const STRIDE: usize = 7;
-/// First words of the tables.
-pub(crate) const LOCKS: usize = 8;
-/// See [`LOCKS`].
-pub(crate) const REQUESTS: usize = 9;
-/// See [`LOCKS`].
-pub(crate) const REPLIES: usize = 10;
-/// First word of the first port's arguments.
-pub(crate) const FIRST: usize = 11;
-/// First word of the first port's results.
-pub(crate) const RESULTS: usize = 12;
-
 /// The words of the header that kernels read, with their names in WGSL.
-pub(crate) const HEADER: [(&str, usize); 14] = [
-    ("ports", PORTS),
+pub(crate) const HEADER: [(&str, usize); 7] = [
+    ("layout", LAYOUT),
     ("wait_budget", WAIT_BUDGET),
     ("budget", BUDGET),
     ("backoff_after", BACKOFF_AFTER),
     ("closed", CLOSED),
     ("packs", PACKS),
-    ("payload", PAYLOAD),
-    ("stride", STRIDE),
-    ("locks", LOCKS),
-    ("requests", REQUESTS),
-    ("replies", REPLIES),
-    ("first", FIRST),
-    ("results", RESULTS),
     ("ticket", TICKET),
 ];
 

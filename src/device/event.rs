@@ -13,7 +13,7 @@ use super::submissions::{Batch, Progress};
 use super::{Device, DeviceShared};
 use crate::clock::Instant;
 use crate::error_text::debug_by_text;
-use crate::trace::span;
+use crate::span::span;
 
 mod callbacks;
 mod several;

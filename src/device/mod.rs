@@ -18,6 +18,7 @@ pub(crate) mod exit;
 pub(crate) mod external_dependency;
 pub(crate) mod fence;
 pub(crate) mod heap_options;
+pub(crate) mod heap_shape;
 #[cfg(test)]
 pub(crate) mod hooks;
 pub(crate) mod import;
@@ -36,6 +37,7 @@ pub(crate) mod queue;
 pub(crate) mod release;
 pub(crate) mod resident;
 pub(crate) mod sanitizer;
+pub(crate) mod spill_policy;
 pub(crate) mod staging;
 pub(crate) mod status;
 pub(crate) mod submissions;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::heap_options::{HeapPlacement, HostAccessPolicy};
+use super::spill_policy::SpillPolicy;
 use super::wait_policy::WaitPolicy;
 use super::{EmbeddedOptions, ProbeOptions};
 use crate::print::PrintOptions;
@@ -51,7 +52,7 @@ pub struct DeviceOptions {
     /// [`Capabilities::private_memory_bytes`](crate::device::Capabilities::private_memory_bytes)).
     pub private_memory_bytes: Option<u32>,
     /// Whether private arrays move to scratch memory (default: [`SpillPolicy::Auto`](crate::kernel::SpillPolicy::Auto)).
-    pub spill: crate::kernel::SpillPolicy,
+    pub spill: SpillPolicy,
     /// Bytes of scratch memory for spilled private arrays at most, allocated as launches need them (default: 256 MiB on
     /// adapters that are software, otherwise 1 GiB; in each case no more than a storage binding). Grids that need more
     /// run in parts, one after another; a kernel whose work-group needs more is refused.
@@ -124,7 +125,7 @@ impl Default for DeviceOptions {
             pipeline_cache: None,
             embedded: EmbeddedOptions::default(),
             private_memory_bytes: None,
-            spill: crate::kernel::SpillPolicy::Auto,
+            spill: SpillPolicy::Auto,
             scratch_bytes: None,
             storage_binding_bytes: None,
             unified_memory: None,

@@ -60,6 +60,7 @@ mod fault_tests;
 #[cfg(test)]
 mod mutation_tests;
 
+pub use crate::device::spill_policy::SpillPolicy;
 pub use cache::{CacheCounts, CacheStatistics};
 pub use constants::{ConstantInfo, ConstantType, ConstantValue, Constants, OverrideKey};
 pub use diagnostic::{Diagnostic, DiagnosticLabel};
@@ -70,7 +71,6 @@ pub use host_layout::{
 };
 pub use layout::{MemberLayout, Shape, TypeLayout};
 pub use passes::pointers::TranslationMode;
-pub use passes::spill::SpillPolicy;
 pub use pipeline::{Kernel, KernelOptions};
 pub use precompiled::Precompiled;
 pub use private_array::PrivateArrayInfo;

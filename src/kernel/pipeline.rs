@@ -13,17 +13,18 @@ use super::error::KernelError;
 use super::limits::check_limits;
 use super::passes::every_loop_ends;
 use super::passes::pointers::TranslationMode;
-use super::passes::spill::SpillPolicy;
 use super::plan::{GroupPlan, plan_groups};
 use super::private_array::PrivateArrayInfo;
 use super::program::Program;
 use super::reflect::Interface;
+use crate::device::heap_shape::HeapShape;
+use crate::device::spill_policy::SpillPolicy;
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared, capture, unique_id};
 use crate::extensions::KernelExtensions;
-use crate::trace::span;
-pub(crate) use form::{Form, Segments, scratch_bytes};
-use form::{compile_options, heap_segments};
+use crate::span::span;
+pub(crate) use form::{Form, scratch_bytes};
+use form::{compile_options, heap_shape};
 
 /// Options for compiling a kernel, in place of the device's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -165,7 +166,7 @@ impl Device {
                     constants: constants.clone(),
                     options,
                 };
-                let form = Form::plain(heap_segments(shared, program, options)?);
+                let form = Form::plain(heap_shape(shared, program, options)?);
                 let compiled = origin.compile(shared, &form)?;
                 kernels.insert(key, entry, compiled.id, || {
                     KernelShared::build(shared, Arc::clone(&compiled), Some(origin))
@@ -222,9 +223,8 @@ impl KernelShared {
         let (Some(heap), Some(origin)) = (self.compiled.heap, &self.origin) else {
             return Ok(Arc::clone(self));
         };
-        let own = Segments::used(heap);
         // Not more either: a trimmed heap has nothing to bind there.
-        if own == form.segments && form.beside.is_empty() {
+        if heap.shape() == form.heap && form.beside.is_empty() {
             return Ok(Arc::clone(self));
         }
         self.in_form(device, origin, form)
@@ -244,7 +244,7 @@ impl KernelShared {
         };
         let form = Form {
             live_pages: true,
-            ..Form::plain(Segments::of_arguments(1))
+            ..Form::plain(HeapShape::of_arguments(1))
         };
         self.in_form(device, origin, form)
     }

@@ -12,11 +12,12 @@ use super::declarations::DeclarationKind;
 use super::diagnostic::Reporter;
 use super::error::KernelError;
 use super::evaluate::{Unevaluated, Wanted, expressions, parse};
-use super::passes::spill::{self, SpillPolicy};
+use super::passes::spill;
 use super::private_array::PrivateArrayInfo;
 use super::program::Inner;
 use super::values::Values;
 use super::walk::{AlignAttribute, ArrayUse, Variable};
+use crate::device::spill_policy::SpillPolicy;
 pub(crate) use errors::scratch_too_large;
 use errors::within;
 

@@ -24,13 +24,14 @@ use super::passes::globals;
 use super::passes::pointers::PointerFacts;
 use super::passes::print::PrintFacts;
 use super::passes::span_checks;
-use super::passes::spill::{self, SpillPolicy};
+use super::passes::spill;
 use super::private_array::PrivateArrayInfo;
 use super::private_memory::Sizes;
 use super::program::{Inner, Program, lower_spans, mark_globals};
 use super::reflect::Interface;
 use super::server;
 use super::text_limits::check_types;
+use crate::device::spill_policy::SpillPolicy;
 use entry::missing_names;
 
 /// A specialized kernel.

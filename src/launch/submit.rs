@@ -13,7 +13,7 @@ use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::queue::Recorder;
 use crate::memory::HeapError;
 use crate::memory::heap::{WaitingCommand, heap_of};
-use crate::trace::span;
+use crate::span::span;
 
 impl Launch {
     /// Records the launch into the device's open batch and returns its event.

@@ -14,7 +14,6 @@ pub(crate) mod places;
 pub(crate) mod pointer;
 pub(crate) mod ranges;
 pub(crate) mod readback;
-pub mod region;
 pub(crate) mod shift;
 pub(crate) mod staging;
 pub(crate) mod system;

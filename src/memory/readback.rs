@@ -21,7 +21,7 @@ use crate::device::DeviceShared;
 use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::wait::lock;
 use crate::error_text::debug_by_text;
-use crate::trace::span;
+use crate::span::span;
 
 /// Why there are no values.
 #[derive(Clone, thiserror::Error)]

@@ -10,7 +10,7 @@ use super::buffers::End;
 use super::places::{Place, copy, needed_of_target};
 use super::staging::{self, send};
 use crate::device::Event;
-use crate::trace::span;
+use crate::span::span;
 
 impl<T: Pod> DeviceBuffer<T> {
     /// Writes `values` from element `start` on. The values are taken at once; the write happens after

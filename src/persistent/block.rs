@@ -82,11 +82,8 @@ impl Block {
         let words = window.pin(range.clone())?;
         let buffer = import_host(&device.raw, &window, range, "tombolo server")?;
         for area in 0..areas {
-            for (word, value) in layout.header() {
-                words
-                    .words()
-                    .store(first + area * places.area + word, value);
-            }
+            let (word, value) = layout.header();
+            (words.words()).store(first + area * places.area + word, value);
         }
         Ok(Self {
             window,

@@ -197,7 +197,7 @@ impl Callers {
         let calls = device.zeroed::<u32>(layout.words())?;
         let mut header = [0u32; crate::rpc::port::layout::LINE];
         let wait_budget = WaitBudget::of_slices(shared, layout.ports).words();
-        for (word, value) in layout.header().into_iter().chain(wait_budget) {
+        for (word, value) in wait_budget.into_iter().chain([layout.header()]) {
             header[word] = value;
         }
         calls.write(0, &header)?;

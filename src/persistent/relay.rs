@@ -21,7 +21,7 @@ use crate::launch::{Launch, LaunchError};
 use crate::memory::HeapError;
 use crate::rpc::port::protocol::CallStatus;
 use crate::rpc::port::words::Words as _;
-use crate::trace::span;
+use crate::span::span;
 
 /// Between two attempts to launch while the host has the heap.
 const HELD: Duration = Duration::from_micros(200);

@@ -13,7 +13,7 @@ use super::statistics::TIMED;
 use super::stream::{Packet, Sessions};
 use crate::clock::Instant;
 use crate::device::submissions::serve_call;
-use crate::trace::span;
+use crate::span::span;
 
 /// Functions up to this duration are served with the answers to other calls held back meanwhile.
 const QUICK: Duration = Duration::from_micros(1);

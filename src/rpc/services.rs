@@ -1,27 +1,26 @@
-//! The host's side of calls: registered functions, and the server threads.
+//! The host's side of calls: registered functions, and the mailboxes of the devices that call them.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock, Weak};
 use std::thread::JoinHandle;
 
 use super::bell::Bell;
-use super::dispatcher::{Dispatcher, Known};
 use super::error::PortsError;
 use super::idle::IdlePolicy;
-use super::kernel_threads::{Role, SharedRole};
+use super::kernel_threads::SharedRole;
 use super::mailbox::{Mailbox, WaitBudget};
 use super::port::layout::PortLayout;
 use super::port::protocol::CallStatus;
-use super::port::server::Sweeper;
 use super::provided::Provided;
 use super::statistics::{Counters, ServiceStatistics};
 use super::stream::Open;
-use crate::clock::Instant;
 use crate::device::DeviceShared;
-use crate::device::release::release_elsewhere;
-use crate::device::submissions::{serve, serve_device};
 use crate::device::wait::lock;
 use crate::kernel::calls::{CallDeclaration, CallSet};
+
+mod serve;
+
+pub(super) use serve::{end_serving, is_server_thread};
 
 /// A function behind a call: arguments in, results appended, and what has become of the call.
 pub(crate) type Call = Box<dyn Fn(&[u32], &mut Vec<u32>) -> CallStatus + Send + Sync>;
@@ -30,20 +29,6 @@ pub(crate) type Call = Box<dyn Fn(&[u32], &mut Vec<u32>) -> CallStatus + Send + 
 pub(super) enum Serve {
     Call(Call),
     Stream(Open),
-}
-
-thread_local! {
-    static IS_SERVER: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
-}
-
-/// Whether this thread serves calls, of any services.
-pub(super) fn is_server_thread() -> bool {
-    IS_SERVER.get()
-}
-
-/// Notes that this thread serves no more.
-pub(super) fn end_serving() {
-    IS_SERVER.set(false);
 }
 
 /// A registered function.
@@ -374,131 +359,7 @@ impl Shared {
         let made = Mailbox::on_host(owner, self.layout(true, false), self.threads == 1)?;
         Ok(self.add(made))
     }
-
-    /// Notes that this thread serves these functions.
-    pub(super) fn serve_on_this_thread(&self) {
-        IS_SERVER.set(true);
-        serve(&self.names);
-    }
-
-    /// Serves what launches have left behind, on this thread, where no thread of the services' own does. Functions run with
-    /// nothing locked; a function that awaits a launch itself does not get here again.
-    pub(crate) fn serve_here(&self) {
-        if !self.served_here || IS_SERVER.get() {
-            return;
-        }
-        self.serve_on_this_thread();
-        let known = Known::new(self);
-        let dispatcher = Dispatcher::new(self, 0, &known);
-        for mailbox in self.mailboxes() {
-            let mut sweeper = Sweeper::default();
-            while mailbox.sweep(&mut sweeper, &dispatcher) > 0 {}
-        }
-        serve_device(None);
-        end_serving();
-    }
-
-    /// The loop of server thread number `thread`.
-    pub(super) fn run(&self, thread: usize) {
-        self.serve_on_this_thread();
-        // With several threads, each has a role of its own.
-        let own = SharedRole::default();
-        let shared = if self.threads == 1 { &self.role } else { &own };
-        let (mut quiet, mut naps) = (0u32, 0u32);
-        // When the last call was served, or the thread was woken; noticed when there is time to look at a clock.
-        let mut since = None;
-        loop {
-            let stopped = self.is_stopped();
-            let rung = self.bell.count();
-            let pass =
-                (shared.try_take_first()).map(|mut role| self.pass(thread, &mut role, stopped));
-            if stopped {
-                // One last sweep, since a client that goes on posting must not keep the thread. The sweep may drop the
-                // last handle of a device; by then no call is served.
-                serve_device(None);
-                return;
-            }
-            let pass = pass.unwrap_or(Pass {
-                served: 0,
-                is_spare: true,
-            });
-            if pass.is_spare && shared.was_visited() && !self.idle.longest_sleep.is_zero() {
-                // Kernels' threads serve, on processors that are theirs.
-                quiet = self.idle.looks.saturating_add(1);
-                naps = naps.max(1);
-            } else if pass.served > 0 {
-                (quiet, naps, since) = (0, 0, None);
-                continue;
-            } else {
-                quiet = quiet.saturating_add(1);
-            }
-            let idle = || since.get_or_insert_with(Instant::now).elapsed();
-            let Some(time) = self.idle.after(quiet, naps, idle) else {
-                std::hint::spin_loop();
-                continue;
-            };
-            self.bell.sleep(rung, time);
-            naps = naps.saturating_add(1);
-            if self.bell.count() != rung {
-                (quiet, naps, since) = (0, 0, None);
-            }
-        }
-    }
-
-    /// Looks at all ports once, and at the busy ones some times.
-    fn pass(&self, thread: usize, role: &mut Role, stopped: bool) -> Pass {
-        let version = self.version.load(Ordering::Acquire);
-        if role.version != version {
-            if role.version == 0 {
-                role.known = Known::new(self);
-            }
-            role.version = version;
-            let current = (self.mailboxes().into_iter())
-                .map(|mailbox| (mailbox, Sweeper::default()))
-                .collect();
-            let former = std::mem::replace(&mut role.mailboxes, current);
-            let is_gone = |mailbox: &Mailbox| !mailbox.is_alive();
-            if former.iter().any(|(mailbox, _)| is_gone(mailbox)) {
-                // Kernels of other devices wait for this thread.
-                release_elsewhere(former);
-            }
-        }
-        let Role {
-            known, mailboxes, ..
-        } = role;
-        let dispatcher = Dispatcher::new(self, thread, known);
-        let sweeps = mailboxes.iter_mut();
-        let mut served: usize = sweeps
-            .map(|(mailbox, sweeper)| mailbox.sweep(sweeper, &dispatcher))
-            .sum();
-        // A recent caller is likely to call again; other callers are found by the next sweep.
-        for _ in 0..if stopped { 0 } else { GLANCES } {
-            let glances = mailboxes.iter_mut();
-            served += glances
-                .map(|(mailbox, sweeper)| mailbox.glance(sweeper, &dispatcher))
-                .sum::<usize>();
-        }
-        // Ports that are left of clients wait until the next are made.
-        let mut alive = mailboxes.iter().filter(|(mailbox, _)| mailbox.is_alive());
-        let only = alive.next().filter(|(only, _)| only.has_kernel_threads());
-        let is_alone = only.is_some() && alive.next().is_none();
-        Pass {
-            served,
-            is_spare: is_alone && dispatcher.was_quick(),
-        }
-    }
 }
-
-/// What a server thread has seen of the ports.
-struct Pass {
-    /// Calls served.
-    served: usize,
-    /// Kernels' threads could have done all of it.
-    is_spare: bool,
-}
-
-/// Looks at busy ports between two sweeps of all ports.
-const GLANCES: usize = 8;
 
 #[cfg(test)]
 mod tests;

@@ -60,9 +60,8 @@ impl Sliced {
         use wgpu::BufferUsages as Usage;
         let usage = Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST;
         let mut header = [0u32; LINE];
-        for (index, value) in layout.header() {
-            header[index] = value;
-        }
+        let (index, value) = layout.header();
+        header[index] = value;
         let header = bytemuck::cast_slice(&header);
         let buffer =
             staging::make_filled(device, ROOM, "tombolo calls", usage, layout.bytes(), header)?;

@@ -1,8 +1,7 @@
-//! What a run did, and when: spans of the crate `tracing`, and a file of them for a viewer of traces.
+//! What a run did, and when: a file of spans for a viewer of traces.
 //!
-//! The runtime opens spans where a program may lose time: they are there with the feature `tracing`, and
-//! nothing at all without. Spans are entered where no lock is held that a subscriber's own use of the runtime could want.
-//! `chrome.rs` writes them to a file, with the times of the devices beside them (`device_times.rs`).
+//! The runtime opens spans of the crate `tracing` where a program may lose time (`src/span.rs`). `chrome.rs` writes them to a file, with
+//! the times of the devices beside them (`device_times.rs`).
 
 #[cfg(feature = "trace")]
 mod chrome;
@@ -12,14 +11,8 @@ pub(crate) mod device_times;
 mod error;
 #[cfg(feature = "trace")]
 mod json;
-mod span;
 
 #[cfg(feature = "trace")]
 pub use chrome::{Trace, TraceLayer};
 #[cfg(feature = "trace")]
 pub use error::TraceError;
-
-pub(crate) use span::span;
-
-#[cfg(not(feature = "tracing"))]
-pub(crate) use span::NoSpan;

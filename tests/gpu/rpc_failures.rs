@@ -326,9 +326,10 @@ fn a_kernel_that_writes_garbage_harms_nobody_else(f: &Fixture) {
         "{HEAD}
             // Never; but a program that calls nothing has no ports to spoil.
             if out[0] == 0u {{ out[0] = mix_try(0u).status; }}
-            let requests = atomicLoad(&tombolo_calls[9]);
-            let stride = atomicLoad(&tombolo_calls[7]);
-            let first = atomicLoad(&tombolo_calls[11]);
+            // Behind the header and the locks of 64 ports, and behind their requests; each begins on a line of 16 words.
+            let requests = 16u + 64u;
+            let first = requests + 64u;
+            let stride = (4u + (atomicLoad(&tombolo_calls[0]) >> 16u) + 15u) & ~15u;
             var x = id.x * 2654435761u + 12345u;
             for (var i = 0u; i < 64u; i++) {{
                 x = x * 1664525u + 1013904223u;

@@ -22,7 +22,7 @@ use super::batch::{Batch, ClosedBatch};
 use super::contained::{Panicked, contained};
 use super::serving::in_handler;
 use crate::clock::Instant;
-use crate::trace::span;
+use crate::span::span;
 
 /// The batches that are closed and not submitted.
 #[derive(Default)]

@@ -3,7 +3,9 @@
 use std::fmt::Write;
 
 use crate::device::CallStatus;
-use crate::device::call_words::{BEGUN, HEADER, PREFIX, SEAL, SEAL_FACTORS, SEAL_SHIFT};
+use crate::device::call_words::{
+    BEGUN, HEADER, LAYOUT_SHIFT, LINE, PREFIX, SEAL, SEAL_FACTORS, SEAL_SHIFT,
+};
 
 /// The statuses by their names in WGSL: `CALL_…` for programs, and `tombolo_status_…`, in small letters, in the
 /// runtime's own texts, so that no declaration of a program changes what these texts mean.
@@ -22,17 +24,21 @@ pub(super) const STATUSES: [(&str, CallStatus); 12] = [
     ("BUSY", CallStatus::Busy),
 ];
 
-/// The constants of callers: `tombolo_header_…` for words of the header, `tombolo_packet_…` for words in front of a
+/// The constants of callers: `tombolo_header_…` for words of the header, `tombolo_layout_…` for the layout of ports, `tombolo_packet_…` for words in front of a
 /// payload, `tombolo_status_…` for statuses.
 pub(super) fn constants() -> String {
     let mut text = String::new();
     let header = HEADER.map(|(name, index)| ("header", name, index as u32));
+    let layout = [
+        ("layout", "line", LINE as u32),
+        ("layout", "shift", LAYOUT_SHIFT),
+    ];
     let packet = [
         ("packet", "begun", BEGUN as u32),
         ("packet", "seal", SEAL as u32),
         ("packet", "payload", PREFIX as u32),
     ];
-    for (kind, name, value) in header.into_iter().chain(packet) {
+    for (kind, name, value) in header.into_iter().chain(layout).chain(packet) {
         let _ = writeln!(text, "const tombolo_{kind}_{name} = {value}u;");
     }
     // What WGSL makes of a variable without a value: of a stream that has not been used.

@@ -11,7 +11,7 @@ use crate::kernel::layout::TypeLayout;
 use crate::kernel::template::Template;
 
 pub(super) const CALL: &str = include_str!("../../../shaders/rpc_call.wgsl");
-const PLACES: &str = include_str!("../../../shaders/rpc_places.wgsl");
+pub(super) const PLACES: &str = include_str!("../../../shaders/rpc_places.wgsl");
 pub(super) const WAIT: &str = include_str!("../../../shaders/rpc_wait.wgsl");
 const PACKED_CALL: &str = include_str!("../../../shaders/rpc_packed_of.wgsl");
 const GROUP_CALL: &str = include_str!("../../../shaders/rpc_group_of.wgsl");
@@ -267,6 +267,7 @@ impl<'d> Forms<'d> {
     fn filled(&self, template: &str) -> String {
         Template::new(template)
             .set("name", self.name())
+            .offer("places", PLACES.trim_end())
             .offer("opcode", self.declaration.opcode())
             .set("results", &self.loads)
             .fill()
@@ -392,7 +393,7 @@ impl<'d> Forms<'d> {
                 reply.opcode = {}u;
                 reply.arguments = first + port * stride;
                 reply.results = results;
-                reply.room = atomicLoad(&tombolo_calls[tombolo_header_payload]);",
+                reply.room = room;",
             self.declaration.opcode()
         );
         self.call(Parts {

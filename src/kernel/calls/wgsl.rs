@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::constants::{STATUSES, constants, mixed};
-use super::forms::{Form, Mention, TYPE_ENDINGS, WAIT};
+use super::forms::{Form, Mention, PLACES, TYPE_ENDINGS, WAIT};
 use super::prelude::{declares, needed};
 use super::{CallDeclaration, CallSet};
 use crate::device::call_words::PREFIX;
@@ -352,6 +352,7 @@ pub(crate) fn appendix(
     let [mixed_request, of_request] = mixed("outbox", "request");
     let common = (Template::new(COMMON).set("walk", LOAD.repeat(LOADS)))
         .set("constants", constants())
+        .set("places", PLACES.trim_end())
         .set("mixed_word", mixed_word)
         .set("of_word", of_word)
         .set("mixed_request", mixed_request)
@@ -366,7 +367,10 @@ pub(crate) fn appendix(
         }
     }
     if mentions.iter().any(|mention| mention.declaration.stream) {
-        let streams = Template::new(STREAMS).set("wait", WAIT).fill();
+        let streams = Template::new(STREAMS)
+            .set("wait", WAIT)
+            .set("places", PLACES.trim_end())
+            .fill();
         appendix.add(&streams, origin.clone());
     }
     if mentions.iter().any(Mention::is_alone) {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::device::heap_shape::HeapShape;
 use crate::kernel::bindings::RuntimeBindings;
 use crate::kernel::calls::CallSet;
 use crate::kernel::constants::{ConstantInfo, ConstantValue};
@@ -130,6 +131,8 @@ pub(crate) struct HeapUse {
     pub(crate) segments: u32,
     /// Segments of the device's own memory, bound behind those of the heap.
     pub(crate) device_segments: u32,
+    /// The upper 16 bits of pointers into the first of them.
+    pub(crate) first_tag: u16,
     /// The heap begins where the low word of an address is zero.
     pub(crate) window_aligned: bool,
     /// The kernel reads where the heap lies ([`HeapInfo`](crate::kernel::passes::pointers::HeapInfo)).
@@ -145,10 +148,22 @@ impl HeapUse {
         Self {
             segments: heap.segments,
             device_segments: heap.device_segments,
+            first_tag: heap.first_tag,
             window_aligned: heap.window_aligned,
             reads_info: facts.reads_info,
             tables: facts.tables,
             follows: facts.follows,
+        }
+    }
+
+    /// The shape that the kernel was compiled for.
+    pub(crate) fn shape(self) -> HeapShape {
+        HeapShape {
+            shared: self.segments,
+            own: self.device_segments,
+            first_tag: self.first_tag,
+            window_aligned: self.window_aligned,
+            tables: self.tables.0,
         }
     }
 }

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, Weak};
 use super::compare::{check_hosts, check_layouts, check_size, place_in_wgsl};
 use super::conflict::{GlobalConflict, GlobalPlace};
 use super::{Declaration, GlobalScope, GlobalUse, ModuleIdentity};
+use crate::addresses::region::AllocationId;
 use crate::device::wait::lock;
 use crate::kernel::layout::TypeLayout;
-use crate::memory::region::AllocationId;
 use chunks::Chunk;
 
 /// Variables of a kernel with more bytes together than this are placed separately: a single allocation on a device is

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use super::KernelOptions;
+use crate::device::heap_shape::{HeapShape, segment_bytes};
 use crate::device::{DeviceShared, LoopGuardPolicy};
-use crate::kernel::compile::{CompileOptions, HeapUse};
+use crate::kernel::compile::CompileOptions;
 use crate::kernel::error::KernelError;
 use crate::kernel::heap_setup::{Beside, HeapSetup};
 use crate::kernel::passes::pointers::TranslationMode;
 use crate::kernel::program::Program;
-use crate::memory::heap::{DeviceView, heap_of, segment_bytes};
 
 /// Invocations in a work-group for 1-D kernels without a size of their own: a multiple of every subgroup size in use,
 /// small enough for every adapter allowed by WebGPU.
@@ -22,46 +22,30 @@ const ASSUMED_LOOP_BUDGET: u32 = 65_535;
 /// Nested branches that lavapipe tells apart, 79, less some for Mesa's own.
 const LAVAPIPE_NESTING: u32 = 72;
 
-/// The number of the heap's current segments needed by a program's kernels; 1 for programs following no pointers, whose
-/// kernels must not depend on the heap.
-pub(super) fn heap_segments(
+/// The shape of the heap that a program's kernels are compiled for at first: the heap's own now, and a plain one for programs
+/// following no pointers, whose kernels must not depend on the heap.
+pub(super) fn heap_shape(
     device: &Arc<DeviceShared>,
     program: &Program,
     options: KernelOptions,
-) -> Result<Segments, KernelError> {
+) -> Result<HeapShape, KernelError> {
     if !program.follows_pointers() || options.pointers == TranslationMode::System {
-        return Ok(Segments::of_arguments(1));
+        return Ok(HeapShape::of_arguments(1));
     }
-    let view = heap_of(device).and_then(|heap| {
-        let mut view = heap.shared.view(device)?;
-        if asks_allocations(device, options) {
-            heap.shared.add_tables(device, &mut view)?;
+    let heap = device.context.heap_source();
+    (heap.shape(device, asks_allocations(device, options))).map_err(|error| {
+        KernelError::FeatureNotSupported {
+            program: program.name().to_string(),
+            what: "following pointers".into(),
+            why: error.to_string(),
         }
-        Ok(view)
-    });
-    let view = view.map_err(|error| KernelError::FeatureNotSupported {
-        program: program.name().to_string(),
-        what: "following pointers".into(),
-        why: error.to_string(),
-    })?;
-    Ok(Segments::of(&view))
-}
-
-/// In how many parts, and how, a kernel that follows pointers binds memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Segments {
-    shared: u32,
-    own: u32,
-    /// The low word of the first one's address is zero.
-    window_aligned: bool,
-    /// Parts of the allocation table of the heap.
-    tables: u32,
+    })
 }
 
 /// How a kernel that reaches the heap is compiled for a launch.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Form {
-    pub(crate) segments: Segments,
+    pub(crate) heap: HeapShape,
     /// The arguments that lie in the heap, by ascending index.
     pub(crate) beside: Vec<Beside>,
     /// Pages of lent memory come while the kernel runs.
@@ -69,42 +53,11 @@ pub(crate) struct Form {
 }
 
 impl Form {
-    pub(super) fn plain(segments: Segments) -> Self {
+    pub(super) fn plain(heap: HeapShape) -> Self {
         Self {
-            segments,
+            heap,
             beside: Vec::new(),
             live_pages: false,
-        }
-    }
-}
-
-impl Segments {
-    /// Memory for arguments alone, in this many parts.
-    pub(crate) fn of_arguments(parts: u32) -> Self {
-        Self {
-            shared: parts,
-            own: 0,
-            window_aligned: true,
-            tables: 0,
-        }
-    }
-
-    /// Those that a kernel was compiled for.
-    pub(super) fn used(heap: HeapUse) -> Self {
-        Self {
-            shared: heap.segments,
-            own: heap.device_segments,
-            window_aligned: heap.window_aligned,
-            tables: heap.tables.0,
-        }
-    }
-
-    pub(crate) fn of(view: &DeviceView) -> Self {
-        Self {
-            shared: view.segments.len() as u32,
-            own: view.own.len() as u32,
-            window_aligned: view.base as u32 == 0,
-            tables: view.tables.len() as u32,
         }
     }
 }
@@ -151,14 +104,10 @@ pub(super) fn compile_options(
             .min(device.limits.max_compute_workgroup_size_x),
         heap: HeapSetup {
             max_bind_groups: device.limits.max_bind_groups,
-            segments: form.segments.shared,
-            device_segments: form.segments.own,
-            // Only where there are any: devices share modules compiled the same way for all.
-            first_tag: match form.segments.own {
-                0 => 1,
-                _ => crate::memory::heap::device_memory::first_tag(device),
-            },
-            window_aligned: form.segments.window_aligned,
+            segments: form.heap.shared,
+            device_segments: form.heap.own,
+            first_tag: form.heap.first_tag,
+            window_aligned: form.heap.window_aligned,
             storage_bindings: Some(device.limits.max_storage_buffers_per_shader_stage),
             segment_bytes: segment_bytes(&device.limits) as u32,
             mode: options.pointers,
@@ -172,7 +121,7 @@ pub(super) fn compile_options(
             splits_ports: device.capabilities.splits_ports(),
             packs_calls: device.capabilities.packs_calls(),
             checked,
-            allocations: form.segments.tables,
+            allocations: form.heap.tables,
             live_pages: form.live_pages,
             evicts_pages: device.capabilities.evicts_pages(),
             may_report: checked || loop_budget.is_some(),

@@ -7,11 +7,11 @@
 
 use std::sync::{Arc, Mutex};
 
+use crate::device::heap_shape::segment_bytes;
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, capture, unique_id};
 use crate::launch::LaunchError;
 use crate::memory::MemoryError;
-use crate::memory::heap::segment_bytes;
 
 /// What the start of an argument is a multiple of, in bytes: enough for every WGSL type.
 const ALIGN: u64 = 16;

@@ -12,11 +12,12 @@ use std::sync::Arc;
 use super::arena::{self, Arena};
 use super::{Ground, Identity, Part, Parts, Places, Rank, Resource, Stop, Submission};
 use crate::device::Aspect;
+use crate::device::heap_shape::HeapShape;
 use crate::device::queue::Recorder;
 use crate::kernel::compile::Compiled;
 use crate::kernel::heap_setup::Beside;
 use crate::kernel::passes::pointers::HeapInfo;
-use crate::kernel::pipeline::{Form, KernelShared, Segments};
+use crate::kernel::pipeline::{Form, KernelShared};
 use crate::kernel::plan::{Source, heap_info_bytes};
 use crate::kernel::reflect::ArgumentKind;
 use crate::launch::arguments::Given;
@@ -66,7 +67,7 @@ impl<'s> Part<'s> for Memory {
                     heap.shared.shared.add_tables(device, &mut view)?;
                 }
                 Some(Self {
-                    kernel: launch.form(reach, Segments::of(&view))?,
+                    kernel: launch.form(reach, view.shape(device))?,
                     bound: Bound::Heap(view),
                 })
             }
@@ -230,9 +231,9 @@ impl Launch {
     }
 
     /// The kernel for these bindings of the heap.
-    fn form(&self, reach: Reach, segments: Segments) -> Result<Arc<KernelShared>, LaunchError> {
+    fn form(&self, reach: Reach, heap: HeapShape) -> Result<Arc<KernelShared>, LaunchError> {
         let form = Form {
-            segments,
+            heap,
             beside: self.beside(reach),
             live_pages: false,
         };
@@ -245,7 +246,7 @@ impl Launch {
         let device = &self.kernel.device;
         let mut parts = 1;
         loop {
-            let kernel = self.form(Reach::Arguments, Segments::of_arguments(parts))?;
+            let kernel = self.form(Reach::Arguments, HeapShape::of_arguments(parts))?;
             // More bindings for the arguments in the table may leave fewer for the others.
             let bytes = arguments(&kernel.compiled, &self.given).map(|(_, view, _)| view.bytes);
             let places = arena::Places::on(device, bytes)?;

@@ -17,6 +17,7 @@ use std::sync::Arc;
 use super::memory::{Bound, arguments};
 use super::staging::clear_behind;
 use super::{Ground, Part, Parts, Places, Rank, Resource, Stop, Submission, arena};
+use crate::device::heap_shape::segment_bytes;
 use crate::device::queue::Recorder;
 use crate::device::{Device, DeviceShared};
 use crate::globals::memory::Placed;
@@ -25,7 +26,7 @@ use crate::kernel::plan::Source;
 use crate::launch::arguments::Given;
 use crate::launch::{Launch, LaunchError};
 use crate::memory::BufferView;
-use crate::memory::heap::{HeapShared, Turn, heap_of, segment_bytes};
+use crate::memory::heap::{HeapShared, Turn, heap_of};
 use crate::memory::places::{Place, copy};
 use crate::memory::pointer::Ptr;
 

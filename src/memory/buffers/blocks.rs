@@ -15,7 +15,7 @@
 //! as it tracks buffers, so dispatches on roots of one block wait for each other without need: roots of more than 1
 //! MiB, for which the wait might matter, have memory of their own.
 
-use crate::memory::region::{AllocationId, Region, RegionOptions};
+use crate::addresses::region::{AllocationId, Region, RegionOptions};
 
 /// The largest block without a cap.
 const MOST_BYTES: u64 = 4 << 20;

@@ -22,7 +22,7 @@ use crate::device::queue::Batch;
 use crate::device::submissions::{Progress, Submissions};
 use crate::device::wait::lock;
 use crate::memory::staging::{Filling, Missing};
-use crate::trace::span;
+use crate::span::span;
 
 /// The host's work before a batch is submitted.
 pub(super) struct Hop {

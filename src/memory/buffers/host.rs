@@ -16,7 +16,7 @@ use crate::memory::fill::fill_bytes;
 use crate::memory::host_memory;
 use crate::memory::migrate::{Access, Place, Want};
 use crate::memory::places::copy;
-use crate::trace::span;
+use crate::span::span;
 
 impl<T: Pod> Buffer<T> {
     /// Reads the whole buffer, or this part; waits for all writes to the bytes.

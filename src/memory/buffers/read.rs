@@ -14,7 +14,7 @@ use crate::device::outcome::Outcome;
 use crate::device::queue::Batch;
 use crate::device::wait::{Waits, settled};
 use crate::memory::migrate::{Access, Content, Place, Want};
-use crate::trace::span;
+use crate::span::span;
 
 /// A read under way.
 #[derive(Default)]

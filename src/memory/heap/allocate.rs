@@ -11,9 +11,9 @@ use super::{
     BINDABLE, FIRST_BYTES, GUARD_BYTES, HeapError, HeapShared, Hold, MOST_BYTES, SEGMENT_BYTES,
     SharedHeap, State,
 };
+use crate::addresses::region::GRANULE;
 use crate::device::wait::lock;
 use crate::memory::pointer::{PointerKind, Ptr};
-use crate::memory::region::GRANULE;
 
 impl SharedHeap {
     /// Allocates room for a value and writes the value there. Never waits for launches.

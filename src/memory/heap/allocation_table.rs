@@ -37,12 +37,12 @@ pub(crate) use whereabouts::Whereabouts;
 
 use super::device_memory::{ADDRESS_MASK, DeviceMemory};
 use super::{DeviceView, HeapError, HeapShared};
+use crate::addresses::granules::HEAP_GRANULE;
+use crate::addresses::region::Allocation;
 use crate::device::queue::Decoder;
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, ExecutionError};
-use crate::kernel::passes::pointers::HEAP_GRANULE;
 use crate::memory::pointer::{PointerKind, Ptr};
-use crate::memory::region::Allocation;
 
 /// A place in the program.
 pub(crate) type Place = &'static Location<'static>;
@@ -327,12 +327,11 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::memory::region::{GRANULE, Region, RegionOptions};
+    use crate::addresses::region::{GRANULE, Region, RegionOptions};
 
     const BYTES: u64 = 4096;
 
     fn table() -> AllocationTable {
-        assert_eq!(HEAP_GRANULE, GRANULE);
         let mut table = AllocationTable::new(HEAP_GRANULE);
         table.grow(BYTES);
         table

@@ -9,9 +9,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::AtomicU32;
 
 use super::{HeapError, Hold, SharedHeap};
+use crate::addresses::region::AllocationId;
 use crate::device::wait::lock;
 use crate::memory::pointer::Ptr;
-use crate::memory::region::AllocationId;
 
 /// Words of a [`SharedHeap`] as atomics, for host and kernels at the same time: dereferences to
 /// [`AtomicU32`] or `[AtomicU32]`, with all their operations and orderings.

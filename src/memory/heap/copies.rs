@@ -14,9 +14,8 @@ use bytemuck::Pod;
 
 use super::device_memory::{DeviceMemory, DevicePlace};
 use super::transfer::check_apart;
-use super::{
-    DeviceView, HeapError, HeapShared, SharedHeap, Task, Turn, Work, Writes, heap_of, segment_bytes,
-};
+use super::{DeviceView, HeapError, HeapShared, SharedHeap, Task, Turn, Work, Writes, heap_of};
+use crate::device::heap_shape::segment_bytes;
 use crate::device::outcome::Outcome;
 use crate::device::queue::Recorder;
 use crate::device::wait::lock;

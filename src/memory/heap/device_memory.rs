@@ -18,14 +18,15 @@ use std::sync::{Arc, Mutex};
 
 use bytemuck::Pod;
 
+use super::HeapError;
 use super::allocation_table::{AllocationTable, Block, Place, Upload, Whereabouts, place};
-use super::{HeapError, segment_bytes};
+use crate::addresses::granules::DEVICE_GRANULE;
+use crate::addresses::region::{Allocation, Region, RegionOptions};
+use crate::device::heap_shape::segment_bytes;
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, capture, unique_id};
-use crate::kernel::passes::pointers::DEVICE_GRANULE;
 use crate::memory::buffer::{BufferShared, BufferView};
 use crate::memory::pointer::Ptr;
-use crate::memory::region::{Allocation, Region, RegionOptions};
 
 /// The upper 16 bits of pointers into a device's own memory where that is memory of the heap.
 const UNIFIED_TAG: u16 = 1;

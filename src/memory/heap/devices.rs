@@ -9,8 +9,9 @@ use std::sync::{Arc, Weak};
 
 use bytemuck::Pod;
 
-use super::device_memory::{DeviceMemory, DevicePlace, own_view};
+use super::device_memory::{DeviceMemory, DevicePlace, first_tag, own_view};
 use super::{HeapError, HeapShared, Memory};
+use crate::device::heap_shape::{HeapShape, segment_bytes};
 use crate::device::import::import_host;
 use crate::device::submissions::Held;
 use crate::device::wait::lock;
@@ -42,16 +43,20 @@ impl DeviceView {
     pub(super) fn device(&self) -> Option<Arc<DeviceShared>> {
         self.owner.upgrade()
     }
-}
 
-/// Bytes of a whole segment on a device: the largest power of two within its binding limit.
-pub(crate) fn segment_bytes(limits: &wgpu::Limits) -> u64 {
-    let most = limits
-        .max_storage_buffer_binding_size
-        .min(limits.max_buffer_size)
-        .max(1);
-    // Some drivers report a round number and refuse exactly that much.
-    (1 << most.ilog2()).min(1 << 29)
+    /// The shape in which kernels of `device`, whose view this is, are compiled for it.
+    pub(crate) fn shape(&self, device: &DeviceShared) -> HeapShape {
+        HeapShape {
+            shared: self.segments.len() as u32,
+            own: self.own.len() as u32,
+            first_tag: match self.own.is_empty() {
+                true => 1,
+                false => first_tag(device),
+            },
+            window_aligned: self.base as u32 == 0,
+            tables: self.tables.len() as u32,
+        }
+    }
 }
 
 impl HeapShared {

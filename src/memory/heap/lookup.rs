@@ -1,9 +1,9 @@
 //! From pointers to allocations: the conditions for following a pointer.
 
 use super::{HeapError, HeapShared, Hold, State};
+use crate::addresses::region::Allocation;
 use crate::device::wait::lock;
 use crate::memory::pointer::{PointerKind, Ptr};
-use crate::memory::region::Allocation;
 
 impl HeapShared {
     /// Checks that `bytes` bytes at `ptr` lie in a live allocation and are aligned for a `T`; gives their offset from

@@ -24,7 +24,8 @@ use std::sync::Arc;
 
 use super::block::{self, Block};
 use super::device_memory::DeviceMemory;
-use super::{DeviceView, GUARD_BYTES, HeapError, WINDOW_BYTES, segment_bytes};
+use super::{DeviceView, GUARD_BYTES, HeapError, WINDOW_BYTES};
+use crate::device::heap_shape::segment_bytes;
 use crate::device::live::{LiveBuffer, Reader};
 use crate::device::window::{Window, WindowError};
 use crate::device::{DeviceShared, unique_id};

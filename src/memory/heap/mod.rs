@@ -60,14 +60,14 @@ pub use mirror::MirrorStatistics;
 pub use size::{HeapBound, HeapSize};
 
 use super::pointer::Ptr;
-use super::region::{Region, RegionOptions, RegionStats};
+use crate::addresses::region::{Region, RegionOptions, RegionStats};
 use crate::clock::Instant;
 use crate::device::wait::lock;
 use crate::device::window::{Window, WindowError};
 use crate::device::{Device, DeviceShared, Tier};
 use allocate::zero;
 use block::Block;
-pub(crate) use devices::{DeviceView, segment_bytes};
+pub(crate) use devices::DeviceView;
 use memory::{LiveMemory, Memory};
 pub(crate) use mirror::{Choice, Measure, Task, Turn, Work, Writes};
 pub(crate) use size::{ContextHeap, heap_of, known_heap};

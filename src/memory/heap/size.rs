@@ -21,10 +21,12 @@
 //! that the segment is the limit and not the heap's size.
 
 use std::any::Any;
+use std::error::Error;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use super::{FIRST_BYTES, GUARD_BYTES, HeapError, HeapShared, MOST_BYTES, SharedHeap};
+use crate::device::heap_shape::{HeapShape, HeapSource};
 use crate::device::wait::lock;
 use crate::device::working_set::machine_memory;
 use crate::device::{Aspect, Capabilities, Device, DeviceShared, HeapPlacement, HeapSizeError};
@@ -288,6 +290,21 @@ impl ContextHeap {
             Ok(heap)
         });
         heap.clone()
+    }
+}
+
+impl HeapSource for ContextHeap {
+    fn shape(
+        &self,
+        device: &Arc<DeviceShared>,
+        with_tables: bool,
+    ) -> Result<HeapShape, Box<dyn Error>> {
+        let heap = self.heap()?;
+        let mut view = heap.shared.view(device)?;
+        if with_tables {
+            heap.shared.add_tables(device, &mut view)?;
+        }
+        Ok(view.shape(device))
     }
 }
 

@@ -9,6 +9,7 @@ use rangemap::RangeSet;
 use smallvec::SmallVec;
 
 use super::{HeapError, HeapShared, Turn, mirror, size};
+use crate::addresses::region::{AllocationId, Region};
 use crate::clock::Instant;
 use crate::device::end::QueueEnd;
 use crate::device::outcome::Outcome;
@@ -17,7 +18,6 @@ use crate::device::submissions::{Progress, Standing, Submissions};
 use crate::device::wait::{self, lock};
 use crate::device::{DeviceShared, ExecutionError};
 use crate::memory::ranges;
-use crate::memory::region::{AllocationId, Region};
 
 /// What does not block.
 pub(super) const AWAIT_HOST: &str =

@@ -36,11 +36,11 @@ use super::frames::{Frames, Lacking};
 use super::lends::Lends;
 use super::prefetch::{FIRST as FIRST_AHEAD, Pattern};
 use super::table::Solid;
+use crate::addresses::live_posts::{LIVE_LOCKS, LIVE_POSTS};
 use crate::device::live::{LiveBuffer, Reader};
 use crate::device::wait::lock;
 use crate::device::words::Words as _;
 use crate::device::{DeviceShared, LiveError};
-use crate::kernel::passes::pointers::{LIVE_LOCKS, LIVE_POSTS};
 use crate::memory::DeviceBuffer;
 use evict::Eviction;
 

@@ -1,7 +1,7 @@
 //! Where ports lie in the shared words.
 //!
 //! ```text
-//!      0  ports | wait_budget | budget | backoff_after | closed | … | payload words | … | ticket     one cache line
+//!      0  layout | wait_budget | budget | backoff_after | closed | packs | … | ticket              one cache line
 //!     16  locks      one word for each port                             client's own
 //!         requests   one word for each port: the client's outboxes      client writes, server polls
 //!         arguments  { opcode, length, ticket, seal, arguments … }      client writes
@@ -21,25 +21,26 @@
 //! `64 + 3 * pad(4 * N) + 2 * N * pad(16 + M)`, where `pad` rounds up to 64 ([`PortLayout::bytes`]).
 //!
 //! So no cache line has two writers, and each range can lie in a memory of its own. The locks are the clients' alone.
-//! The header is the host's but for one word, which counts the invocations that have called, to spread them over the
-//! ports; what the host writes while kernels run is not in the same 32 bytes, since processors make atomics on a copy
-//! of so much.
+//! One word of the header says how many ports there are and how long they are ([`PortLayout::word`]): kernels load the word
+//! once in a call, and derive all places from it. The header is the host's but for one word, which counts the invocations
+//! that have called, to spread them over the ports; what the host writes while kernels run is not in the same 32 bytes,
+//! since processors make atomics on a copy of so much.
 //!
 //! A port carries 112 bytes a direction, unless a function needs more: two cache lines with their prefix. In the bench
 //! `mailboxes` a call with 112 bytes costs as much as one with 4, and one with 496 twice that.
 
-/// Words of one cache line, and of the header.
-pub(crate) const LINE: usize = 16;
-
 pub(crate) use crate::device::call_words::{
-    BACKOFF_AFTER, BEGUN, BUDGET, CLOSED, FIRST, LOCKS, PACKS, PAYLOAD, PORTS, PREFIX, REPLIES,
-    REQUESTS, RESULTS, SEAL, STRIDE, TICKET, WAIT_BUDGET,
+    BACKOFF_AFTER, BEGUN, BUDGET, CLOSED, LAYOUT, LAYOUT_SHIFT, LINE, PACKS, PREFIX, SEAL, TICKET,
+    WAIT_BUDGET,
 };
 
 /// The most ports.
 pub(crate) const MAX_PORTS: usize = 1 << 16;
 /// The most words of payload in a direction.
 pub(crate) const MAX_PAYLOAD: usize = 1 << 14;
+
+// Both have room in the word of the layout.
+const _: () = assert!(MAX_PORTS <= 1 << LAYOUT_SHIFT && MAX_PAYLOAD < 1 << (32 - LAYOUT_SHIFT));
 
 /// The sizes of a set of ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,18 +114,14 @@ impl PortLayout {
         self.words() as u64 * 4
     }
 
-    /// The words of the header with places, by their index.
-    pub fn header(self) -> [(usize, u32); 8] {
-        [
-            (PORTS, self.ports as u32),
-            (PAYLOAD, self.payload as u32),
-            (STRIDE, self.half() as u32),
-            (LOCKS, self.lock(0) as u32),
-            (REQUESTS, self.request(0) as u32),
-            (REPLIES, self.reply(0) as u32),
-            (FIRST, self.arguments(0) as u32),
-            (RESULTS, self.results(0) as u32),
-        ]
+    /// The layout in a word, as kernels are told.
+    pub fn word(self) -> u32 {
+        (self.ports.saturating_sub(1) | self.payload << LAYOUT_SHIFT) as u32
+    }
+
+    /// The word of the header that says the layout: its index, and the word.
+    pub fn header(self) -> (usize, u32) {
+        (LAYOUT, self.word())
     }
 }
 
@@ -171,6 +168,35 @@ mod tests {
             PortLayout::new(2048, 128).bytes(),
             64 + 3 * 8192 + 2 * 2048 * 576
         );
+    }
+
+    /// As kernels derive it (`kernel::calls::wgsl`).
+    #[test]
+    fn a_word_says_all_places() {
+        for (ports, payload, places) in [
+            (1, 0, [16, 16, 32, 48, 64, 80]),
+            (16, 12, [16, 16, 32, 48, 304, 320]),
+            (17, 13, [32, 16, 48, 80, 624, 656]),
+            (
+                1 << 16,
+                1 << 14,
+                [16400, 16, 65552, 131_088, 1_074_921_488, 1_074_987_024],
+            ),
+        ] {
+            let layout = PortLayout::new(ports, payload);
+            let found = [
+                layout.half(),
+                layout.lock(0),
+                layout.request(0),
+                layout.arguments(0),
+                layout.reply(0),
+                layout.results(0),
+            ];
+            assert_eq!(found, places);
+            assert_eq!(layout.word() & 0xffff, ports as u32 - 1);
+            assert_eq!(layout.word() >> LAYOUT_SHIFT, payload as u32);
+            assert_eq!(layout.header(), (LAYOUT, layout.word()));
+        }
     }
 
     #[test]

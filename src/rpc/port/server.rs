@@ -185,9 +185,8 @@ impl<W: Words> Server<W> {
     /// The server of unused ports with zeroed words; writes their header. `is_alone`: a single thread at most will ever
     /// serve them.
     pub fn new(words: W, layout: PortLayout, is_alone: bool) -> Self {
-        for (index, value) in layout.header() {
-            words.store(index, value);
-        }
+        let (index, value) = layout.header();
+        words.store(index, value);
         Self {
             words,
             private: HostPrivate::new(layout.ports, is_alone),

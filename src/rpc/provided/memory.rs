@@ -10,8 +10,8 @@
 use std::sync::{Arc, Mutex};
 
 use super::status::FreeStatus;
+use crate::addresses::region::{GRANULE, Region, RegionOptions};
 use crate::device::wait::lock;
-use crate::memory::region::{GRANULE, Region, RegionOptions};
 use crate::memory::{HeapError, Ptr, SharedHeap};
 use crate::rpc::{HostServicesBuilder, ServiceError};
 

@@ -1,9 +1,10 @@
-//! What holds of every page of the repository: its paths and links lead somewhere, its programs are run, and the guide is
-//! whole.
+//! What holds of every page of the repository: its paths and links lead somewhere, its programs are run, the guide is
+//! whole, and the sources are what the map says.
 
 mod guide;
 mod links;
 mod paths;
+mod rooms;
 mod template;
 
 use std::fs;

@@ -357,3 +357,59 @@ fn streams_have_functions_of_their_own() {
     assert!(program(&format!("{KERNEL} data[0] = up(1u).x; }}"), &calls).is_err());
     assert!(program(&format!("{KERNEL} data[0] = up_begin(1u); }}"), &calls).is_err());
 }
+
+/// What kernels derive from the word of the layout is what the host lays out.
+#[test]
+fn kernels_derive_the_places_of_the_host() {
+    use crate::device::call_words::{LAYOUT, LAYOUT_SHIFT, LINE, PREFIX};
+    let load = "atomicLoad(&tombolo_calls[tombolo_header_layout])";
+    assert!(PLACES.contains(load));
+    // Ports, words of payload, and the places by hand, as the map at the head of `rpc::port::layout` has them.
+    let known = [
+        (1usize, 0usize, [1, 0, 16, 16, 32, 48, 64, 80]),
+        (16, 12, [16, 12, 16, 16, 32, 48, 304, 320]),
+        (17, 13, [17, 13, 32, 16, 48, 80, 624, 656]),
+        (
+            1 << 16,
+            1 << 14,
+            [
+                1 << 16,
+                1 << 14,
+                16400,
+                16,
+                65552,
+                131_088,
+                1_074_921_488,
+                1_074_987_024,
+            ],
+        ),
+    ];
+    for (ports, payload, places) in known {
+        let word = (ports - 1) | payload << LAYOUT_SHIFT;
+        let text = PLACES
+            .replace(load, &format!("{word}u"))
+            .replace("let ", "const ");
+        let module = naga::front::wgsl::parse_str(&format!("{}{text}", constants())).unwrap();
+        let value = |name: &str| {
+            let mut constants = module.constants.iter();
+            let found = constants.find(|(_, constant)| constant.name.as_deref() == Some(name));
+            let init = found.unwrap_or_else(|| panic!("no {name}")).1.init;
+            match module.global_expressions[init] {
+                naga::Expression::Literal(naga::Literal::U32(value)) => value,
+                ref other => panic!("{name}: {other:?}"),
+            }
+        };
+        let names = [
+            "ports",
+            "room",
+            "stride",
+            "locks",
+            "requests",
+            "first",
+            "replies",
+            "first_result",
+        ];
+        assert_eq!(names.map(value), places, "{ports} ports, {payload} words");
+    }
+    assert_eq!([LAYOUT, LINE, PREFIX], [0, 16, 4]);
+}

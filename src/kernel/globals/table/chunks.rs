@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use super::{Declaration, GlobalConflict, GlobalScope, Instance, Shared, Start, State};
+use crate::addresses::region::{Region, RegionOptions};
 use crate::device::unique_id;
 use crate::kernel::globals::compare::LARGEST;
-use crate::memory::region::{Region, RegionOptions};
 
 /// Bytes of the first chunk; each further chunk is twice as large, up to `LARGEST_CHUNK`, and never smaller than its
 /// first variable needs.

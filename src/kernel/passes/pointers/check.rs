@@ -12,8 +12,8 @@ use naga::{
 
 use super::super::type_of;
 use super::builder::{Builder, Value};
-use super::options::{DEVICE_GRANULE, HEAP_GRANULE};
 use super::place::{Checked, Place};
+use crate::addresses::granules::{DEVICE_GRANULE, HEAP_GRANULE};
 use crate::kernel::passes::code::Emitter;
 
 /// Why something may not be touched.

@@ -62,9 +62,8 @@ use naga::{Arena, BuiltIn, Function, Handle, Module, Span};
 
 pub use flow::passed;
 pub use options::{
-    ArgumentTable, DEVICE_GRANULE, FaultReason, HEAP_GRANULE, HeapInfo, HeapMemory, LIVE_LOCKS,
-    LIVE_POSTS, LivePlaces, PointerError, PointerFacts, PointerOptions, TableRow, TranslationMode,
-    live_lock,
+    ArgumentTable, FaultReason, HeapInfo, HeapMemory, LivePlaces, PointerError, PointerFacts,
+    PointerOptions, TableRow, TranslationMode,
 };
 #[cfg(test)]
 use options::{HeapElement, PointerErrorKind};

@@ -4,6 +4,8 @@ use naga::valid::Capabilities;
 use naga::{ResourceBinding, Span};
 use thiserror::Error;
 
+use crate::addresses::granules::DEVICE_GRANULE;
+
 /// Which side of memory a kernel's pointers are expected to point to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TranslationMode {
@@ -85,7 +87,7 @@ pub struct PointerOptions {
     /// record at this binding (words [`super::super::status::POINTER`]).
     pub checked: Option<ResourceBinding>,
     /// In checked mode: the table of what is allocated in the shared heap, in parts of as many bytes as the heap's segments
-    /// have. A word for each [`HEAP_GRANULE`] bytes: where the allocation there ends, as an offset from the heap's base; 0
+    /// have. A word for each [`HEAP_GRANULE`](crate::addresses::granules::HEAP_GRANULE) bytes: where the allocation there ends, as an offset from the heap's base; 0
     /// where there is none. Empty where pointers are compared with the span of the heap alone.
     pub allocations: Vec<ResourceBinding>,
     /// The same for device memory, with a word for each [`DEVICE_GRANULE`] bytes of all its segments.
@@ -138,27 +140,6 @@ impl PointerOptions {
         Capabilities::from_bits_truncate(self.capabilities)
     }
 }
-
-/// Bytes of the shared heap, and of device memory, for each word of the allocation tables.
-pub const HEAP_GRANULE: u64 = 16;
-/// Slots of the ring in which kernels post pages that are missing, a power of two (`shaders/system_live.wgsl`).
-pub const LIVE_POSTS: u32 = 16_384;
-/// Locks for posting, a power of two.
-pub const LIVE_LOCKS: u32 = 4096;
-// A lock is given back when its page has come, so no more slots than locks are full.
-const _: () = assert!(LIVE_LOCKS.is_power_of_two() && LIVE_POSTS.is_power_of_two());
-const _: () = assert!(LIVE_LOCKS < LIVE_POSTS);
-/// The factors of the upper word and of the whole in [`live_lock`].
-pub const LIVE_FACTORS: [u32; 2] = [0x85eb_ca6b, 0x9e37_79b9];
-
-/// The lock by which kernels post the page with this number.
-pub fn live_lock(page: u64) -> u32 {
-    let [upper, both] = LIVE_FACTORS;
-    let (low, high) = (page as u32, (page >> 32) as u32);
-    (low ^ high.wrapping_mul(upper)).wrapping_mul(both) >> (32 - LIVE_LOCKS.ilog2())
-}
-/// See [`HEAP_GRANULE`].
-pub const DEVICE_GRANULE: u64 = 256;
 
 /// The word of [`HeapInfo`] that is always zero, which no compiler knows.
 pub(super) const ZERO_WORD: u32 = 3;

@@ -32,11 +32,11 @@ use super::builder::{Builder, Value};
 use super::heap::Heap;
 use super::options::site_code;
 use super::options::{
-    HeapElement, HeapMemory, LIVE_FACTORS, LIVE_LOCKS, LIVE_POSTS, LivePlaces, PointerError,
-    PointerErrorKind, PointerOptions, WRITE_BIT,
+    HeapElement, HeapMemory, LivePlaces, PointerError, PointerErrorKind, PointerOptions, WRITE_BIT,
 };
 use super::place::{Base, Place, Root};
 use super::rewrite::Rewriter;
+use crate::addresses::live_posts::{LIVE_FACTORS, LIVE_LOCKS, LIVE_POSTS};
 use crate::device::fence;
 use crate::kernel::passes::code::Emitter;
 use crate::kernel::template::Template;

@@ -4,8 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use naga::{AddressSpace, Expression, Function, GlobalVariable, Handle, Module, Statement, Type};
 
+use super::Largest;
 use super::layout::{Layout, has_array};
-use super::{Largest, SpillPolicy};
+use crate::device::spill_policy::SpillPolicy;
 use crate::kernel::passes::reachable;
 use crate::kernel::passes::trip_count::each_statement;
 

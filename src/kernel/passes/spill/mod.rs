@@ -51,29 +51,11 @@ use naga::{
 
 use super::pointers::built_in;
 use super::{prepend, type_of, unique_name};
+use crate::device::spill_policy::SpillPolicy;
 use builder::Scratch;
 use frames::Frames;
 use layout::Layout;
 use maker::Maker;
-
-/// Whether private arrays move to scratch memory in the memory of the device.
-///
-/// A spilled array has no limit but the scratch memory of one work-group
-/// ([`DeviceOptions::scratch_bytes`](crate::DeviceOptions::scratch_bytes)), and costs an access to memory where a private
-/// array may lie in registers or caches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-pub enum SpillPolicy {
-    /// Private arrays stay what they are; where they take more than
-    /// [`Capabilities::private_memory_bytes`](crate::device::Capabilities::private_memory_bytes), the kernel is refused.
-    Never,
-    /// The largest arrays move where all arrays together take more than
-    /// [`Capabilities::private_memory_bytes`](crate::device::Capabilities::private_memory_bytes).
-    #[default]
-    Auto,
-    /// Every array moves.
-    Always,
-}
 
 /// What a kernel needs of scratch memory.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,11 +14,12 @@ use std::sync::Arc;
 
 use rangemap::RangeSet;
 
+use crate::device::heap_shape::segment_bytes;
 use crate::device::live::{LiveBuffer, Reader};
 use crate::device::words::Words;
 use crate::device::{Aspect, DeviceShared, capture, unique_id};
 use crate::memory::buffers::End;
-use crate::memory::heap::{HeapError, segment_bytes};
+use crate::memory::heap::HeapError;
 use crate::memory::staging;
 
 /// Why words are other ones.

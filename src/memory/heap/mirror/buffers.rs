@@ -12,13 +12,14 @@ use super::runs::push;
 use super::search::{Mode, Search, grid, lists, random_keys};
 use super::{PAGE, PageSet};
 use crate::device::end::QueueEnd;
+use crate::device::heap_shape::segment_bytes;
 use crate::device::staging::Downloads;
 use crate::device::submissions::{ClosedBatch, Submissions};
 use crate::device::wait::{Waits, ended};
 use crate::device::{DeviceShared, ExecutionError, capture};
 use crate::memory::buffers::End;
+use crate::memory::heap::HeapError;
 use crate::memory::heap::state::AWAIT_HOST;
-use crate::memory::heap::{HeapError, segment_bytes};
 use crate::memory::staging::{self, Coming, Missing, Piece};
 
 /// Bytes moved at once: staging memory beyond this buys nothing.

@@ -30,8 +30,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use super::{Brought, FIRST_PLACE, FLAGS_START, LivePages, Pager};
+use crate::addresses::live_posts::live_lock;
 use crate::device::words::Words as _;
-use crate::kernel::passes::pointers::live_lock;
 use crate::memory::system::frames::Lacking;
 use crate::memory::system::lends::Rights;
 use crate::memory::system::table::WRITTEN;

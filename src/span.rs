@@ -1,5 +1,8 @@
-//! Spans of what may take time, or nothing. The package `tombolo-mpi` includes this file, for spans of its own: whether there are
-//! any is decided by the features of the crate that includes it, which calls the module `trace`.
+//! Spans of what may take time, or nothing: they are there with the feature `tracing`, and nothing at all without. Spans are
+//! entered where no lock is held that a subscriber's own use of the runtime could want.
+//!
+//! The package `tombolo-mpi` includes this file, for spans of its own: whether there are any is decided by the features of the
+//! crate that includes it, which calls the module `span`.
 
 /// Opens a span until the value is dropped: a name, and fields as `tracing` takes them.
 #[cfg(feature = "tracing")]
@@ -13,7 +16,7 @@ macro_rules! span {
 #[cfg(not(feature = "tracing"))]
 macro_rules! span {
     ($name:literal $(, $($fields:tt)+)?) => {
-        $crate::trace::NoSpan
+        $crate::span::NoSpan
     };
 }
 

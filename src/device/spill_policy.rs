@@ -1,0 +1,20 @@
+//! The policy for spilling: a setting of devices and kernels, which `kernel::passes::spill` carries out.
+
+/// Whether private arrays move to scratch memory in the memory of the device.
+///
+/// A spilled array has no limit but the scratch memory of one work-group
+/// ([`DeviceOptions::scratch_bytes`](crate::DeviceOptions::scratch_bytes)), and costs an access to memory where a private
+/// array may lie in registers or caches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum SpillPolicy {
+    /// Private arrays stay what they are; where they take more than
+    /// [`Capabilities::private_memory_bytes`](crate::device::Capabilities::private_memory_bytes), the kernel is refused.
+    Never,
+    /// The largest arrays move where all arrays together take more than
+    /// [`Capabilities::private_memory_bytes`](crate::device::Capabilities::private_memory_bytes).
+    #[default]
+    Auto,
+    /// Every array moves.
+    Always,
+}
