@@ -11,6 +11,7 @@ mod processes;
 
 mod allocations;
 mod arguments;
+mod at_once;
 mod beside;
 mod beside_functions;
 mod bindings;
@@ -20,6 +21,7 @@ mod buffers_ahead;
 mod buffers_blocks;
 mod buffers_common;
 mod buffers_host;
+mod buffers_lent;
 mod buffers_limits;
 mod buffers_moving;
 mod buffers_parts;
@@ -162,6 +164,7 @@ fn main() -> std::process::ExitCode {
     suite.add_all(&[
         allocations::CASES,
         arguments::CASES,
+        at_once::CASES,
         beside::CASES,
         beside_functions::CASES,
         bindings::CASES,
@@ -171,6 +174,7 @@ fn main() -> std::process::ExitCode {
         buffers_blocks::CASES,
         buffers_common::CASES,
         buffers_host::CASES,
+        buffers_lent::CASES,
         buffers_limits::CASES,
         buffers_moving::CASES,
         buffers_parts::CASES,

@@ -169,6 +169,32 @@ impl<W: Work> Timeline<W> {
         Ok(())
     }
 
+    /// Does `copy` on this thread if everything has ended that was submitted, and nothing else keeps it from coming next. What
+    /// is submitted meanwhile waits. Returns whether it was done.
+    pub(crate) fn at_once(
+        &self,
+        is_small: bool,
+        may_come_next: impl FnOnce() -> bool,
+        copy: impl FnOnce(),
+    ) -> bool {
+        let mut state = self.shared.lock();
+        let is_idle = !state.busy && state.line.is_empty() && self.loss().is_none();
+        if !is_idle || !may_come_next() {
+            return false;
+        }
+        if is_small {
+            // Whoever submits waits for a lock no longer than for a small submission.
+            copy();
+            return true;
+        }
+        state.busy = true;
+        drop(state);
+        copy();
+        self.shared.lock().busy = false;
+        self.shared.changed.notify_all();
+        true
+    }
+
     /// Runs the line on this thread, without a driver.
     fn drain(&self) {
         let mut state = self.shared.lock();

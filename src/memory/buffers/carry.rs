@@ -15,10 +15,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::device_allocation::DeviceAllocation;
-use super::download::{self, Download, PIECE};
+use super::download::{self, Arriving, Download, PIECE};
 use super::error::BufferError;
 use super::exchange::{Crate, MOST_BYTES};
 use super::hop::{End, Hop, Piece};
+#[cfg(embedded)]
+use super::lent::{self, Lent};
 use super::root::{Root, State};
 use crate::device::outcome::Outcome;
 use crate::device::queue::{Batch, Recorder};
@@ -124,6 +126,12 @@ impl Root {
             return Ok(None);
         };
         let target = (Arc::clone(&copy.shared), copy.base);
+        #[cfg(embedded)]
+        let (loads, last) = self.lend_loads(state, device, place, &target, loads)?;
+        #[cfg(embedded)]
+        if loads.is_empty() {
+            return Ok(last);
+        }
         let mut queue = device.queue.lock(device);
         // Staging memory for reuse after the end of the batch.
         let mut emptied = Vec::new();
@@ -214,6 +222,44 @@ impl Root {
             }
         }
         all
+    }
+
+    /// Has an idle device copy from the host's memory where it lies. Returns the other loads, and the last batch.
+    #[cfg(embedded)]
+    fn lend_loads(
+        &self,
+        state: &mut State,
+        device: &Arc<DeviceShared>,
+        place: Place,
+        (target, base): &(Arc<BufferShared>, u64),
+        loads: Vec<Load>,
+    ) -> Result<(Vec<Load>, Option<Arc<Batch>>), BufferError> {
+        let (mut rest, mut last) = (Vec::new(), None);
+        let mut loads = loads.into_iter();
+        while let Some(load) = loads.next() {
+            let sent = match &load.memory {
+                Some(_) => Ok(None),
+                None => {
+                    let part = load.range.start as usize..load.range.end as usize;
+                    let range = base + load.range.start..base + load.range.end;
+                    let bytes = state.host_bytes(WHAT, self.bytes).map(|bytes| &bytes[part]);
+                    bytes.and_then(|bytes| lent::upload(target, range, bytes))
+                }
+            };
+            match sent {
+                Ok(Some(batch)) => {
+                    self.book(state, device, place, &[load], &batch);
+                    last = Some(batch);
+                }
+                Ok(None) => rest.push(load),
+                Err(error) => {
+                    rest.extend(loads);
+                    self.give_back(rest, None);
+                    return Err(error.into());
+                }
+            }
+        }
+        Ok((rest, last))
     }
 
     /// Enters the recorded copies into the books of the device's memory, and starts the transfers through the host.
@@ -453,6 +499,12 @@ fn arriving(
 /// A buffer, the outcomes of a range, and the range on its way to the host.
 type Export = (Arc<BufferShared>, Vec<Arc<Outcome>>, Vec<Download>);
 
+/// The outcomes of a range on its way to the host, and the device that resolves them, with the last batch of the copies.
+pub(super) struct Exported {
+    pub(super) outcomes: Vec<Arc<Outcome>>,
+    pub(super) source: Option<(Arc<DeviceShared>, Arc<Batch>)>,
+}
+
 impl State {
     /// Starts to bring `range` from a device to the host. Refused, before any submission, on a thread that serves a
     /// call of the device: some drivers block a submission while a kernel runs.
@@ -461,18 +513,79 @@ impl State {
         from: Place,
         range: &Range<u64>,
     ) -> Result<Option<Export>, BufferError> {
-        self.may_submit_at(from, "a transfer from there")?;
-        self.after_others(from, range, Access::Read)?;
-        let Some(copy) = self.copy_mut(from) else {
+        let Some((shared, base, unsent)) = self.before_export(from, range)? else {
             return Ok(None);
         };
-        let unsent = copy.is_unsent(range);
-        let shared = Arc::clone(&copy.shared);
-        let pieces = Download::start(&shared, copy.base, range.clone(), unsent)?;
+        let pieces = Download::start(&shared, base, range.clone(), unsent)?;
         if let Some(last) = pieces.last() {
             self.begin_reading(from, range, last.batch());
         }
         let depends_on = self.depends_on(from, range);
         Ok(Some((shared, depends_on, pieces)))
+    }
+
+    /// As [`Self::export`], to `to`, which has as many bytes. The device copies there itself where `may_lend` and the memory
+    /// of the host can be lent to the device.
+    pub(super) fn export_to<'a>(
+        &mut self,
+        from: Place,
+        range: &Range<u64>,
+        to: &'a mut [u8],
+        may_lend: bool,
+        arriving: &mut Arriving<'a>,
+    ) -> Result<Option<Exported>, BufferError> {
+        let Some((shared, base, unsent)) = self.before_export(from, range)? else {
+            return Ok(None);
+        };
+        #[cfg(embedded)]
+        let to = match may_lend {
+            false => to,
+            true => match Lent::start(&shared, base, range, unsent, to)? {
+                Err(to) => to,
+                Ok(lent) => {
+                    let batch = Arc::clone(lent.batch());
+                    arriving.lend(lent);
+                    return Ok(Some(self.exported(from, range, &shared, Some(batch))));
+                }
+            },
+        };
+        #[cfg(not(embedded))]
+        let _ = may_lend;
+        let pieces = Download::start(&shared, base, range.clone(), unsent)?;
+        let last = pieces.last().map(|last| Arc::clone(last.batch()));
+        arriving.stage(pieces, range.start, to);
+        Ok(Some(self.exported(from, range, &shared, last)))
+    }
+
+    /// The memory to copy from, the buffer's offset there, and whether recorded commands come first.
+    fn before_export(
+        &mut self,
+        from: Place,
+        range: &Range<u64>,
+    ) -> Result<Option<(Arc<BufferShared>, u64, bool)>, BufferError> {
+        self.may_submit_at(from, "a transfer from there")?;
+        self.after_others(from, range, Access::Read)?;
+        Ok(self.copy_mut(from).map(|copy| {
+            let unsent = copy.is_unsent(range);
+            (Arc::clone(&copy.shared), copy.base, unsent)
+        }))
+    }
+
+    fn exported(
+        &mut self,
+        from: Place,
+        range: &Range<u64>,
+        shared: &BufferShared,
+        last: Option<Arc<Batch>>,
+    ) -> Exported {
+        if let Some(last) = &last {
+            self.begin_reading(from, range, last);
+        }
+        let outcomes = self.depends_on(from, range);
+        let source = last.filter(|_| !outcomes.is_empty());
+        Exported {
+            source: source.map(|last| (Arc::clone(&shared.device), last)),
+            outcomes,
+        }
     }
 }

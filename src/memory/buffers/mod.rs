@@ -3,7 +3,7 @@
 //! A [`Buffer`] is a part of a root ([`root`]). A root knows the places with the latest bytes of each range; the
 //! planner ([`migrate`](super::migrate)) keeps these books and decides about moves. This module has memory made
 //! ([`evict`]), makes the copies ([`carry`], [`ahead`], over [`download`], [`hop`] and [`exchange`], through the device's staging
-//! memory ([`staging`](super::staging))), keeps the host's side ([`host`], [`map`]), and recovers after the loss of a
+//! memory ([`staging`](super::staging)); from and to the host's memory itself where that is lent to a device (`lent`)), keeps the host's side ([`host`], [`map`]), and recovers after the loss of a
 //! device ([`losses`]). Launches go through [`residency_guard`].
 //!
 //! - Everything is decided when a command is enqueued, with the buffer locked: the order of enqueuing is the order of
@@ -25,6 +25,8 @@ mod evict;
 mod exchange;
 mod hop;
 mod host;
+#[cfg(embedded)]
+mod lent;
 mod losses;
 mod map;
 mod places;

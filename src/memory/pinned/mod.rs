@@ -15,7 +15,7 @@
 //! counts the bytes that went directly.
 
 #[cfg(embedded)]
-mod borrowed;
+pub(crate) mod borrowed;
 pub(crate) mod direct;
 mod imports;
 #[cfg(test)]
@@ -29,7 +29,7 @@ use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use bytemuck::Pod;
 
-pub(crate) use self::imports::Imports;
+pub(crate) use self::imports::{Imports, Span};
 
 use super::MemoryError;
 use crate::device::window::Window;
