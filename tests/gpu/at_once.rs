@@ -138,7 +138,7 @@ fn what_was_never_written_is_not_written_at_once(f: &Fixture) {
         // All of it was written now.
         device.finish().unwrap();
         let before = at_once(&device);
-        buffer.write(0, &model[..100]).unwrap();
+        buffer.write(500, &model[500..600]).unwrap();
         assert_eq!(at_once(&device) - before, direct(f, 400));
         assert_eq!(buffer.read().unwrap(), model);
     }
