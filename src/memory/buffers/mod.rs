@@ -2,7 +2,7 @@
 //!
 //! A [`Buffer`] is a part of a root ([`root`]). A root knows the places with the latest bytes of each range; the
 //! planner ([`migrate`](super::migrate)) keeps these books and decides about moves. This module has memory made
-//! ([`evict`]), makes the copies ([`carry`], [`ahead`], over [`download`], [`hop`] and [`exchange`], through the device's staging
+//! ([`evict`]), makes the copies ([`carry`], [`export`], [`ahead`], over [`download`], [`hop`] and [`exchange`], through the device's staging
 //! memory ([`staging`](super::staging)); from and to the host's memory itself where that is lent to a device (`lent`)), keeps the host's side ([`host`], [`map`]), and recovers after the loss of a
 //! device ([`losses`]). Launches go through [`residency_guard`].
 //!
@@ -23,6 +23,7 @@ mod download;
 mod error;
 mod evict;
 mod exchange;
+mod export;
 mod hop;
 mod host;
 #[cfg(embedded)]
