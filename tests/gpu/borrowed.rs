@@ -20,6 +20,7 @@ cases![
     memory_that_was_never_written_reads_as_zeros,
     a_write_beside_a_launch_is_seen_by_later_ones_alone,
     small_transfers_beside_a_launch_keep_their_order,
+    moves_beside_a_launch_do_not_wait_for_it,
     a_read_waits_for_the_launch_before_it,
     functions_that_serve_a_launch_do_not_wait_for_it,
     transfers_of_a_lost_device_fail,
@@ -319,6 +320,31 @@ fn small_transfers_beside_a_launch_keep_their_order(f: &Fixture) {
     let mut model = incremented(old);
     model[..2].copy_from_slice(&[77, 78]);
     assert!(gated.data.read().unwrap() == model);
+}
+
+fn moves_beside_a_launch_do_not_wait_for_it(f: &Fixture) {
+    let device = f.open(|_| {});
+    let mut gated = Gated::new(&device, |_| ());
+    gated.data.write(0, &values(13)).unwrap().wait().unwrap();
+    let event = gated.start();
+    let before = borrowed(&device);
+    let moved = values(14);
+    let buffer = f.context.buffer_from(&moved).unwrap();
+    let arrived = buffer.prefetch(&device).unwrap();
+    if f.is_embedded() {
+        assert_eq!(event.status(), EventStatus::Submitted);
+        assert_ne!(arrived.status(), EventStatus::Complete);
+        assert_eq!(borrowed(&device), before);
+    }
+    gated.open.send(()).unwrap();
+    event.wait_timeout(MINUTE).unwrap();
+    arrived.wait_timeout(MINUTE).unwrap();
+    // The device has them, and the host no more.
+    buffer.migrate(&device).unwrap();
+    let mut into = vec![0xdead_beef_u32; moved.len()];
+    buffer.read_into(0, &mut into).unwrap();
+    assert!(into == moved);
+    assert_eq!(borrowed(&device) - before, direct(f, 4 * moved.len()));
 }
 
 fn a_read_waits_for_the_launch_before_it(f: &Fixture) {
