@@ -108,13 +108,16 @@ impl Root {
     }
 }
 
+/// A range that has come to the host, and the outcomes on which it depends.
+type Brought = (Range<u64>, Vec<Arc<Outcome>>);
+
 /// Copies what steps in rising order bring to `bytes` of the host, the whole buffer's, and waits. Returns the outcomes of each
 /// range.
 fn bring_all(
     state: &mut State,
     steps: &[&Step],
     bytes: &mut [u8],
-) -> Result<Vec<(Range<u64>, Vec<Arc<Outcome>>)>, BufferError> {
+) -> Result<Vec<Brought>, BufferError> {
     let (mut arriving, mut brought) = (Arriving::default(), Vec::new());
     let (mut rest, mut at) = (bytes, 0);
     for step in steps {
