@@ -29,7 +29,9 @@ use std::sync::{Arc, PoisonError, RwLock, Weak};
 
 use bytemuck::Pod;
 
-pub(crate) use self::imports::{Imports, Span};
+pub(crate) use self::imports::Imports;
+#[cfg(embedded)]
+pub(crate) use self::imports::Span;
 
 use super::MemoryError;
 use crate::device::window::Window;
