@@ -5,7 +5,9 @@
 //! measured twice, on a fresh device and after one of 256 MiB each way: what came before must not show. Both sides do equal
 //! work: `read` returns a new vector, and by hand one is made as well, whose pages the system gives while it is filled;
 //! `read_into` goes to memory that is used again and again, on both sides. In rows that end with
-//! `_pinned` the runtime's side has pinned memory, and the other side copies between ordinary and staging memory. The last lines are the rows: `ratio <row> = <median> (<min>..<max>) goal <= <limit>`.
+//! `_pinned` the runtime's side has pinned memory, and the other side copies between ordinary and staging memory. In rows that
+//! begin with `buffer_` the runtime's side has a buffer of the context, which keeps what is written on the host as well: one copy
+//! more than by hand. The last lines are the rows: `ratio <row> = <median> (<min>..<max>) goal <= <limit>`.
 
 mod support;
 
@@ -41,6 +43,12 @@ fn main() -> Result<(), Error> {
             reads_into(&device, &mut vec![1; LARGE])?,
         );
         row("write_64m", 1.10, writes(&device, &vec![9; LARGE], 1)?);
+        row(
+            "buffer_read_into_64m",
+            1.50,
+            buffer_reads(&context, &device)?,
+        );
+        row("buffer_write_64m", 2.00, buffer_writes(&context, &device)?);
         let mut pinned = context.pinned_vec::<u8>(LARGE)?;
         let ratios = reads_into(&device, &mut pinned)?;
         row("read_into_64m_pinned", 1.10, ratios);
@@ -115,6 +123,45 @@ fn reads_into(device: &Device, ours: &mut [u8]) -> Result<Vec<f64>, Error> {
     )
 }
 
+/// Reads of a buffer of the context that the device has written last, into memory that is there, against the same by hand.
+fn buffer_reads(context: &Context, device: &Device) -> Result<Vec<f64>, Error> {
+    let data = context.buffer_from_vec(vec![1u8; LARGE])?;
+    data.prefetch(device)?.wait()?;
+    data.fill(7, ..)?;
+    device.finish()?;
+    let by_hand = device.buffer(&vec![7u8; LARGE])?;
+    device.finish()?;
+    let staging = download(device, LARGE);
+    let (mut ours, mut theirs) = (vec![1u8; LARGE], vec![1u8; LARGE]);
+    pairs(
+        PAIRS,
+        || {
+            data.read_into(0, &mut ours)?;
+            assert_eq!(ours[LARGE - 1], 7);
+            Ok(())
+        },
+        || {
+            read_by_hand(device, &by_hand, &staging, |bytes| {
+                theirs.copy_from_slice(bytes)
+            })?;
+            assert_eq!(theirs[LARGE - 1], 7);
+            Ok(())
+        },
+    )
+}
+
+/// Writes of a buffer of the context, which keeps the bytes on the host, and its move to the device, against a write by hand.
+fn buffer_writes(context: &Context, device: &Device) -> Result<Vec<f64>, Error> {
+    let values = vec![9u8; LARGE];
+    let data = context.buffer_from_vec(vec![1u8; LARGE])?;
+    data.prefetch(device)?.wait()?;
+    write_pairs(device, &values, 1, || {
+        data.write(0, &values)?;
+        data.prefetch(device)?.wait()?;
+        Ok(())
+    })
+}
+
 /// Staging memory as a program makes it for itself.
 fn download(device: &Device, bytes: usize) -> wgpu::Buffer {
     device.raw().create_buffer(&wgpu::BufferDescriptor {
@@ -145,6 +192,23 @@ fn read_by_hand(
 
 /// Writes of `bytes` bytes, each waited for, against the same by hand.
 fn writes(device: &Device, values: &[u8], times: usize) -> Result<Vec<f64>, Error> {
+    let data: DeviceBuffer<u8> = device.zeroed(values.len())?;
+    device.finish()?;
+    write_pairs(device, values, times, || {
+        for _ in 0..times {
+            data.write(0, values)?.wait()?;
+        }
+        Ok(())
+    })
+}
+
+/// What `ours` takes, against `times` writes by hand, each waited for.
+fn write_pairs(
+    device: &Device,
+    values: &[u8],
+    times: usize,
+    ours: impl FnMut() -> Result<(), Error>,
+) -> Result<Vec<f64>, Error> {
     let bytes = values.len();
     let data: DeviceBuffer<u8> = device.zeroed(bytes)?;
     device.finish()?;
@@ -155,32 +219,23 @@ fn writes(device: &Device, values: &[u8], times: usize) -> Result<Vec<f64>, Erro
         usage: wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC,
         mapped_at_creation: true,
     });
-    pairs(
-        PAIRS,
-        || {
-            for _ in 0..times {
-                data.write(0, values)?.wait()?;
-            }
-            Ok(())
-        },
-        || {
-            for _ in 0..times {
-                staging
-                    .get_mapped_range_mut(..)?
-                    .slice(..)
-                    .copy_from_slice(values);
-                staging.unmap();
-                let mut encoder = raw.create_command_encoder(&Default::default());
-                encoder.copy_buffer_to_buffer(&staging, 0, data.raw(), 0, bytes as u64);
-                let index = device.raw_queue().submit([encoder.finish()]);
-                staging.map_async(wgpu::MapMode::Write, .., |mapped| {
-                    mapped.expect("it is mapped")
-                });
-                wait(device, index)?;
-            }
-            Ok(())
-        },
-    )
+    pairs(PAIRS, ours, || {
+        for _ in 0..times {
+            staging
+                .get_mapped_range_mut(..)?
+                .slice(..)
+                .copy_from_slice(values);
+            staging.unmap();
+            let mut encoder = raw.create_command_encoder(&Default::default());
+            encoder.copy_buffer_to_buffer(&staging, 0, data.raw(), 0, bytes as u64);
+            let index = device.raw_queue().submit([encoder.finish()]);
+            staging.map_async(wgpu::MapMode::Write, .., |mapped| {
+                mapped.expect("it is mapped")
+            });
+            wait(device, index)?;
+        }
+        Ok(())
+    })
 }
 
 /// Waits for the end of a submission, and for what was mapped behind it.

@@ -329,6 +329,46 @@ pub(crate) unsafe fn lend(
     }
 }
 
+/// Copies bytes from byte `start` of a buffer on to `to`, as many as `to` has, if the device is of this adapter and has nothing
+/// to do: `tombolo_cpu::Device::read_at_once`. Returns whether they were copied.
+///
+/// # Safety
+/// The device must have made the buffer, whose memory must not be mapped. `to` must be valid for writes, and accessed by nobody
+/// else.
+pub(crate) unsafe fn read_at_once(
+    device: &wgpu::Device,
+    buffer: &wgpu::Buffer,
+    start: u64,
+    (to, count): (*mut u8, usize),
+) -> bool {
+    // SAFETY: the handles of wgpu-hal are used as below, and not destroyed.
+    let (device, buffer) = unsafe { (device.as_hal::<Api>(), buffer.as_hal::<Api>()) };
+    let (Some(device), Some(buffer)) = (device, buffer) else {
+        return false;
+    };
+    // SAFETY: by contract.
+    unsafe { device.read_at_once(&buffer, start, to, count) }
+}
+
+/// Copies `bytes` to a buffer from byte `start` on, as [`read_at_once`]: `tombolo_cpu::Device::write_at_once`.
+///
+/// # Safety
+/// The device must have made the buffer, whose memory must not be mapped.
+pub(crate) unsafe fn write_at_once(
+    device: &wgpu::Device,
+    buffer: &wgpu::Buffer,
+    start: u64,
+    bytes: &[u8],
+) -> bool {
+    // SAFETY: the handles of wgpu-hal are used as below, and not destroyed.
+    let (device, buffer) = unsafe { (device.as_hal::<Api>(), buffer.as_hal::<Api>()) };
+    let (Some(device), Some(buffer)) = (device, buffer) else {
+        return false;
+    };
+    // SAFETY: by contract.
+    unsafe { device.write_at_once(&buffer, start, bytes) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

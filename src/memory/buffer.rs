@@ -40,6 +40,9 @@ pub(crate) struct BufferShared {
     pub(crate) is_heap: bool,
     /// Host and running kernels see the words at the same time ([`LiveBuffer`](super::live::LiveBuffer)).
     pub(crate) is_live: bool,
+    /// The runtime has made the buffer for itself on an embedded device, never to be mapped.
+    #[cfg(embedded)]
+    pub(crate) is_own: bool,
     /// Shared by all buffers of the same memory.
     taint: Arc<Mutex<Taint>>,
 }
@@ -57,6 +60,8 @@ impl BufferShared {
             id,
             is_heap,
             is_live: false,
+            #[cfg(embedded)]
+            is_own: false,
             taint: Arc::default(),
         })
     }
@@ -74,6 +79,8 @@ impl BufferShared {
             id,
             is_heap: false,
             is_live: false,
+            #[cfg(embedded)]
+            is_own: false,
             taint: Arc::clone(&known.taint),
         })
     }
@@ -263,6 +270,8 @@ impl<T: Pod> DeviceBuffer<T> {
                 id: unique_id(),
                 is_heap: false,
                 is_live: true,
+                #[cfg(embedded)]
+                is_own: false,
                 taint: Arc::default(),
             }),
             len,
@@ -300,7 +309,20 @@ impl<T: Pod> DeviceBuffer<T> {
             },
         )?;
         device.submissions.made(&raw).map_err(Arc::new)?;
-        Ok(Self::wrap(device, raw, len))
+        Ok(Self {
+            shared: Arc::new(BufferShared {
+                device: Arc::clone(device),
+                raw,
+                id: unique_id(),
+                is_heap: false,
+                is_live: false,
+                #[cfg(embedded)]
+                is_own: device.capabilities.backend == crate::device::embedded::BACKEND,
+                taint: Arc::default(),
+            }),
+            len,
+            element: PhantomData,
+        })
     }
 
     /// Values in the buffer.

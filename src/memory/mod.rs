@@ -1,6 +1,8 @@
 //! Device memory: typed buffers of a device, transfers to, from and between them, and read-backs
 //! without waits. Pointers, shared heaps and migration build on this room.
 
+#[cfg(embedded)]
+mod at_once;
 pub(crate) mod buffer;
 pub(crate) mod buffers;
 mod error;

@@ -92,15 +92,14 @@ impl<T: Pod> DeviceBuffer<T> {
         let range = bounds(range, self.len);
         let bytes = self.readable(&range)?;
         let _span = span!("read", bytes = bytes.end - bytes.start);
-        match receive::is_large(&bytes) {
-            true => host_memory::filled(WHAT, (range.end - range.start) as usize, |to| {
-                match direct::receive(&self.shared, WHAT, &bytes, to)? {
-                    Some(to) => receive::receive(&self.shared, WHAT, bytes, to),
-                    None => Ok(()),
-                }
-            }),
-            false => self.begin(bytes)?.wait(),
-        }
+        let count = (range.end - range.start) as usize;
+        host_memory::filled(WHAT, count, |to| match receive::is_large(&bytes) {
+            true => match direct::receive(&self.shared, WHAT, &bytes, to)? {
+                Some(to) => receive::receive(&self.shared, WHAT, bytes, to),
+                None => Ok(()),
+            },
+            false => self.read_small(bytes, to),
+        })
     }
 
     /// Reads elements from element `start` on into `values`, as many as these are; waits until everything recorded before
@@ -120,9 +119,18 @@ impl<T: Pod> DeviceBuffer<T> {
             };
             match receive::is_large(&bytes) {
                 true => receive::receive(&self.shared, WHAT, bytes, to),
-                false => self.begin(bytes)?.wait_for_bytes(to),
+                false => self.read_small(bytes, to),
             }
         })
+    }
+
+    /// Reads bytes that are no more than go through one staging buffer.
+    fn read_small(&self, bytes: Range<u64>, to: Destination<'_>) -> Result<(), ReadError> {
+        #[cfg(embedded)]
+        let Some(to) = super::at_once::read(&self.shared, &bytes, to) else {
+            return Ok(());
+        };
+        self.begin(bytes)?.wait_for_bytes(to)
     }
 
     /// Refuses a wait on a thread that serves a call of the device, before anything is submitted: some drivers block a

@@ -15,7 +15,8 @@ use crate::span::span;
 impl<T: Pod> DeviceBuffer<T> {
     /// Writes `values` from element `start` on. The values are taken at once; the write happens after
     /// everything recorded before it. Elements may have any size: exactly their bytes are written. Large writes to a
-    /// device that has nothing to do begin at once, without a [`Device::flush`](crate::Device::flush).
+    /// device that has nothing to do begin at once, without a [`Device::flush`](crate::Device::flush); so do, on the embedded
+    /// adapter, small ones over bytes that were written before.
     ///
     /// # Errors
     /// [`MemoryError::OutOfRange`]; [`MemoryError::OutOfMemory`] where there is no room for staging memory, after which the
@@ -37,6 +38,10 @@ impl<T: Pod> DeviceBuffer<T> {
         // Where the bytes are in their words on the device, so words can be copied.
         let at = range.start % 4;
         self.needs(WHAT, needed_of_target((at, true), &target, count))?;
+        #[cfg(embedded)]
+        if super::at_once::write(&self.shared, &range, bytes) {
+            return Ok(Event::complete(device));
+        }
         if send::is_large(bytes) {
             let padded = target.padded;
             let buffer = &self.shared;

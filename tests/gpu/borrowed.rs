@@ -19,6 +19,8 @@ cases![
     any_bytes_go_where_they_belong,
     memory_that_was_never_written_reads_as_zeros,
     a_write_beside_a_launch_is_seen_by_later_ones_alone,
+    small_transfers_beside_a_launch_keep_their_order,
+    moves_beside_a_launch_do_not_wait_for_it,
     a_read_waits_for_the_launch_before_it,
     functions_that_serve_a_launch_do_not_wait_for_it,
     transfers_of_a_lost_device_fail,
@@ -284,6 +286,65 @@ fn a_write_beside_a_launch_is_seen_by_later_ones_alone(f: &Fixture) {
     event.wait_timeout(MINUTE).unwrap();
     assert_eq!(gated.seen.read().unwrap(), words_seen(&old));
     assert!(gated.data.read().unwrap() == values(7));
+}
+
+fn small_transfers_beside_a_launch_keep_their_order(f: &Fixture) {
+    let device = f.open(|_| {});
+    let mut gated = Gated::new(&device, |_| ());
+    let old = values(12);
+    gated.data.write(0, &old).unwrap().wait().unwrap();
+    let event = gated.start();
+    let at_once = || device.transfer_statistics().at_once_bytes;
+    let before = at_once();
+    let written = gated.data.write(0, &[77, 78]).unwrap();
+    if f.is_embedded() {
+        assert_eq!(event.status(), EventStatus::Submitted);
+        assert_ne!(written.status(), EventStatus::Complete);
+        assert_eq!(at_once(), before);
+    }
+    let read = thread::scope(|scope| {
+        let (begun, begins) = channel();
+        let data = &gated.data;
+        let read = scope.spawn(move || {
+            begun.send(()).unwrap();
+            let mut into = [0xdead_beef_u32; 3];
+            data.read_into(0, &mut into).map(|()| into)
+        });
+        begins.recv_timeout(MINUTE).unwrap();
+        gated.open.send(()).unwrap();
+        read.join().unwrap().unwrap()
+    });
+    assert_eq!(read, [77, 78, old[2]]);
+    event.wait_timeout(MINUTE).unwrap();
+    assert_eq!(gated.seen.read().unwrap(), words_seen(&old));
+    let mut model = incremented(old);
+    model[..2].copy_from_slice(&[77, 78]);
+    assert!(gated.data.read().unwrap() == model);
+}
+
+fn moves_beside_a_launch_do_not_wait_for_it(f: &Fixture) {
+    let device = f.open(|_| {});
+    let mut gated = Gated::new(&device, |_| ());
+    gated.data.write(0, &values(13)).unwrap().wait().unwrap();
+    let event = gated.start();
+    let before = borrowed(&device);
+    let moved = values(14);
+    let buffer = f.context.buffer_from(&moved).unwrap();
+    let arrived = buffer.prefetch(&device).unwrap();
+    if f.is_embedded() {
+        assert_eq!(event.status(), EventStatus::Submitted);
+        assert_ne!(arrived.status(), EventStatus::Complete);
+        assert_eq!(borrowed(&device), before);
+    }
+    gated.open.send(()).unwrap();
+    event.wait_timeout(MINUTE).unwrap();
+    arrived.wait_timeout(MINUTE).unwrap();
+    // The device has them, and the host no more.
+    buffer.migrate(&device).unwrap();
+    let mut into = vec![0xdead_beef_u32; moved.len()];
+    buffer.read_into(0, &mut into).unwrap();
+    assert!(into == moved);
+    assert_eq!(borrowed(&device) - before, direct(f, 4 * moved.len()));
 }
 
 fn a_read_waits_for_the_launch_before_it(f: &Fixture) {

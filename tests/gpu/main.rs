@@ -11,6 +11,7 @@ mod processes;
 
 mod allocations;
 mod arguments;
+mod at_once;
 mod atomics;
 mod beside;
 mod beside_functions;
@@ -21,6 +22,7 @@ mod buffers_ahead;
 mod buffers_blocks;
 mod buffers_common;
 mod buffers_host;
+mod buffers_lent;
 mod buffers_limits;
 mod buffers_moving;
 mod buffers_parts;
@@ -163,6 +165,7 @@ fn main() -> std::process::ExitCode {
     suite.add_all(&[
         allocations::CASES,
         arguments::CASES,
+        at_once::CASES,
         atomics::CASES,
         beside::CASES,
         beside_functions::CASES,
@@ -173,6 +176,7 @@ fn main() -> std::process::ExitCode {
         buffers_blocks::CASES,
         buffers_common::CASES,
         buffers_host::CASES,
+        buffers_lent::CASES,
         buffers_limits::CASES,
         buffers_moving::CASES,
         buffers_parts::CASES,

@@ -52,11 +52,23 @@ struct Shared<W> {
 
 struct State<W> {
     line: VecDeque<W>,
-    /// Whether a submission is running
+    /// Whether a submission is running, or being reported
     busy: bool,
+    /// Whether no submission is running
+    at_rest: bool,
     /// Whether there is a driver
     driven: bool,
     closed: bool,
+}
+
+impl<W> State<W> {
+    fn begin(&mut self) {
+        (self.busy, self.at_rest) = (true, false);
+    }
+
+    fn end(&mut self) {
+        (self.busy, self.at_rest) = (false, true);
+    }
 }
 
 impl<W: Work> Shared<W> {
@@ -83,7 +95,11 @@ impl<W: Work> Shared<W> {
             }),
         };
         match loss {
-            None => work.finish(),
+            None => {
+                // Before anybody is told: who is told may ask for a copy at once.
+                self.lock().at_rest = true;
+                work.finish();
+            }
             Some(loss) => {
                 self.lose(loss);
                 work.give_up();
@@ -113,6 +129,7 @@ impl<W: Work> Timeline<W> {
                 state: Mutex::new(State {
                     line: VecDeque::new(),
                     busy: false,
+                    at_rest: true,
                     driven: false,
                     closed: false,
                 }),
@@ -144,10 +161,10 @@ impl<W: Work> Timeline<W> {
             return Err(loss.clone());
         }
         if !state.busy && state.line.is_empty() && work.is_small() {
-            state.busy = true;
+            state.begin();
             drop(state);
             self.shared.run(work, None);
-            self.shared.lock().busy = false;
+            self.shared.lock().end();
             self.shared.changed.notify_all();
             return Ok(());
         }
@@ -169,6 +186,33 @@ impl<W: Work> Timeline<W> {
         Ok(())
     }
 
+    /// Does `copy` on this thread if everything has ended that was submitted, and nothing else keeps it from coming next. What
+    /// is submitted meanwhile waits. Returns whether it was done.
+    pub(crate) fn at_once(
+        &self,
+        is_small: bool,
+        may_come_next: impl FnOnce() -> bool,
+        copy: impl FnOnce(),
+    ) -> bool {
+        let mut state = self.shared.lock();
+        let is_idle = state.at_rest && state.line.is_empty() && self.loss().is_none();
+        if !is_idle || !may_come_next() {
+            return false;
+        }
+        if is_small || state.busy {
+            // Whoever submits waits for a lock no longer than for a small submission; or another one is being reported, which
+            // cannot go on to the next before.
+            copy();
+            return true;
+        }
+        state.begin();
+        drop(state);
+        copy();
+        self.shared.lock().end();
+        self.shared.changed.notify_all();
+        true
+    }
+
     /// Runs the line on this thread, without a driver.
     fn drain(&self) {
         let mut state = self.shared.lock();
@@ -179,11 +223,11 @@ impl<W: Work> Timeline<W> {
             let Some(work) = state.line.pop_front() else {
                 return;
             };
-            state.busy = true;
+            state.begin();
             drop(state);
             self.shared.run(work, Some(&self.shared.pool));
             state = self.shared.lock();
-            state.busy = false;
+            state.end();
             // Others may be here too, or wait for the end.
             self.shared.changed.notify_all();
         }
@@ -234,11 +278,11 @@ fn drive<W: Work>(shared: &Shared<W>) {
         if !state.busy
             && let Some(work) = state.line.pop_front()
         {
-            state.busy = true;
+            state.begin();
             drop(state);
             shared.run(work, Some(&shared.pool));
             state = shared.lock();
-            state.busy = false;
+            state.end();
             shared.changed.notify_all();
         } else if state.closed && !state.busy {
             return;

@@ -6,7 +6,7 @@ use std::{
     fmt::{self, Write},
     ops::Range,
     ptr::NonNull,
-    sync::{Arc, PoisonError, RwLock, RwLockReadGuard},
+    sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard},
 };
 
 use wgpu_hal as hal;
@@ -25,7 +25,11 @@ pub struct Buffer {
 /// Who frees the memory of a buffer.
 enum Owner {
     /// The buffer itself
-    Own(Layout),
+    Own {
+        layout: Layout,
+        /// Bytes that commands have written: one range of perhaps several
+        written: Mutex<Range<u64>>,
+    },
     /// Whatever this keeps alive
     #[expect(dead_code, reason = "kept for what its destructor does")]
     Lender(Box<dyn Send + Sync>),
@@ -92,7 +96,7 @@ unsafe impl Sync for Memory {}
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if let Owner::Own(layout) = self.owner {
+        if let Owner::Own { layout, .. } = self.owner {
             // SAFETY: `address` was allocated with this layout by `Buffer::new`, and this is the last handle.
             unsafe { std::alloc::dealloc(self.address.as_ptr(), layout) };
         }
@@ -118,7 +122,10 @@ impl Buffer {
             memory: Arc::new(Memory {
                 address,
                 bytes,
-                owner: Owner::Own(layout),
+                owner: Owner::Own {
+                    layout,
+                    written: Mutex::new(0..0),
+                },
                 has_gaps: false,
             }),
         })
@@ -221,11 +228,41 @@ impl Buffer {
         })
     }
 
+    /// Notes that a command has written a range, of which wgpu knows.
+    pub(super) fn written(&self, range: &Range<u64>) {
+        if let Owner::Own { written, .. } = &self.memory.owner {
+            let mut known = written.lock().unwrap_or_else(PoisonError::into_inner);
+            if range.start <= known.end && known.start <= range.end {
+                *known = known.start.min(range.start)..known.end.max(range.end);
+            } else if range.end - range.start > known.end - known.start {
+                *known = range.clone();
+            }
+        }
+    }
+
+    /// Whether commands are known to have written all of a range.
+    pub(super) fn is_written(&self, range: Range<u64>) -> bool {
+        let Owner::Own { written, .. } = &self.memory.owner else {
+            return false;
+        };
+        let known = written.lock().unwrap_or_else(PoisonError::into_inner);
+        known.start <= range.start && range.end <= known.end
+    }
+
+    /// Where `count` bytes from byte `start` on lie; `None` beyond the end, and for memory that is not the buffer's own.
+    pub(super) fn own_range(&self, start: u64, count: usize) -> Option<*mut u8> {
+        let end = start.checked_add(count as u64)?;
+        match self.memory.owner {
+            Owner::Own { .. } => self.place(start..end).map(|(place, _)| place),
+            Owner::Lender(_) | Owner::Loan { .. } => None,
+        }
+    }
+
     /// A range of the buffer as a pointer and a length; `None` beyond its end, and for memory that is on loan.
     pub(super) fn range(&self, range: Range<u64>) -> Option<(*mut u8, usize)> {
         match self.memory.owner {
             Owner::Loan { .. } => None,
-            Owner::Own(_) | Owner::Lender(_) => self.place(range),
+            Owner::Own { .. } | Owner::Lender(_) => self.place(range),
         }
     }
 

@@ -7,14 +7,16 @@ use std::{
 
 use wgpu_hal as hal;
 
-use super::{BindGroup, Buffer, ComputePipeline, Fence, QuerySet, texture::CopyRows};
+use super::{
+    BindGroup, Buffer, ComputePipeline, Fence, QuerySet, at_once::Encoding, texture::CopyRows,
+};
 use crate::{
     compile::abi::BoundResource,
     exec::{copy::copy, grid::Dispatch, loss::Loss, pool::Pool, timeline::Work},
 };
 
 /// Bytes of copies that take less time than waking a thread.
-const SMALL_COPY: u64 = 64 * 1024;
+pub(super) const SMALL_COPY: u64 = 64 * 1024;
 
 /// Invocations times operations that take less time than waking a thread.
 const SMALL_DISPATCH: u64 = 32 * 1024;
@@ -65,6 +67,8 @@ pub(super) enum Command {
 #[derive(Clone, Debug, Default)]
 pub struct CommandBuffer {
     pub(super) commands: Arc<Vec<Command>>,
+    /// Until they are in line
+    pub(super) encoding: Option<Arc<Encoding>>,
 }
 
 impl Command {
@@ -93,6 +97,7 @@ impl Command {
                     // SAFETY: the range lies in the buffer, which the command keeps alive. wgpu orders commands that
                     // use it, and the host does not access it meanwhile.
                     unsafe { start.write_bytes(0, bytes) };
+                    buffer.written(range);
                 }
                 Ok(())
             }
@@ -105,6 +110,7 @@ impl Command {
                     let threads = pool.map_or(1, Pool::threads);
                     // SAFETY: as above.
                     unsafe { copy(source, target, count, threads) };
+                    to.written(&(region.dst_offset..region.dst_offset + bytes));
                 }
                 Ok(())
             }

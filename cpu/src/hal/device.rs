@@ -8,7 +8,7 @@ use wgpu_types as wgt;
 use super::{
     Absent, Api, BindGroup, BindGroupLayout, Buffer, CommandEncoder, ComputePipeline, DeviceResult,
     Fence, Options, PipelineCache, PipelineLayout, QuerySet, Queue, Sampler, ShaderModule, Texture,
-    TextureView, command::Submission,
+    TextureView, at_once::Unsent, command::Submission,
 };
 use crate::{
     compile::store::{KernelCounts, KernelDataError, Store},
@@ -19,6 +19,8 @@ use crate::{
 /// What a device and its queue share.
 pub(super) struct Shared {
     pub(super) timeline: Timeline<Submission>,
+    /// Commands that are encoded and not in line
+    pub(super) unsent: Unsent,
     options: Arc<Options>,
     /// Compiled kernels
     store: Store,
@@ -33,6 +35,7 @@ impl Shared {
         });
         Self {
             timeline: Timeline::new(Arc::new(Pool::new(threads))),
+            unsent: Unsent::default(),
             options,
             store: Store::default(),
             ledger: Arc::default(),
@@ -48,6 +51,10 @@ pub struct Device {
 impl Device {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         Self { shared }
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
     }
 
     /// Why the device was lost, if it was.
@@ -199,7 +206,7 @@ impl hal::Device for Device {
         _desc: &hal::CommandEncoderDescriptor<Queue>,
     ) -> DeviceResult<CommandEncoder> {
         self.check()?;
-        Ok(CommandEncoder::default())
+        Ok(CommandEncoder::new(&self.shared.unsent))
     }
 
     unsafe fn create_bind_group_layout(

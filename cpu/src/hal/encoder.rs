@@ -8,6 +8,7 @@ use wgpu_types as wgt;
 use super::{
     Absent, Api, BindGroup, Buffer, CommandBuffer, ComputePipeline, DeviceResult, PipelineLayout,
     QuerySet, Texture, TextureView,
+    at_once::{Encoding, Unsent},
     bind::Resource,
     command::{Bound, Command},
     texture::{CopyRows, Rows},
@@ -26,6 +27,9 @@ pub struct CommandEncoder {
     marker: Option<Arc<str>>,
     /// A dispatch was refused, and with it all commands
     refused: bool,
+    unsent: Unsent,
+    /// While it is open
+    encoding: Option<Arc<Encoding>>,
 }
 
 /// What is set for the dispatches of a pass.
@@ -114,6 +118,14 @@ fn bound_resource(
 }
 
 impl CommandEncoder {
+    /// Whose encodings are counted by `unsent`.
+    pub(super) fn new(unsent: &Unsent) -> Self {
+        Self {
+            unsent: unsent.clone(),
+            ..Self::default()
+        }
+    }
+
     /// Records a copy of rows. wgpu-core rules out levels that do not exist.
     fn copy_rows(
         &mut self,
@@ -160,6 +172,7 @@ impl hal::CommandEncoder for CommandEncoder {
     unsafe fn begin_encoding(&mut self, _label: hal::Label) -> DeviceResult<()> {
         self.commands.clear();
         self.pass = Pass::default();
+        self.encoding = Some(self.unsent.begin());
         Ok(())
     }
 
@@ -167,16 +180,19 @@ impl hal::CommandEncoder for CommandEncoder {
         self.commands.clear();
         self.pass = Pass::default();
         self.refused = false;
+        self.encoding = None;
     }
 
     unsafe fn end_encoding(&mut self) -> DeviceResult<CommandBuffer> {
         self.pass = Pass::default();
+        let encoding = self.encoding.take();
         if std::mem::take(&mut self.refused) {
             self.commands.clear();
             return Err(hal::DeviceError::Unexpected);
         }
         Ok(CommandBuffer {
             commands: Arc::new(std::mem::take(&mut self.commands)),
+            encoding,
         })
     }
 

@@ -5,6 +5,7 @@
 
 mod absent;
 mod adapter;
+mod at_once;
 mod bind;
 mod buffer;
 mod command;

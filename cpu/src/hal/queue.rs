@@ -87,10 +87,11 @@ impl hal::Queue for Queue {
                 .chain(staged)
                 .collect(),
         };
-        self.shared
-            .timeline
-            .submit(submission)
-            .map_err(|_| hal::DeviceError::Lost)
+        let submitted = self.shared.timeline.submit(submission);
+        for encoding in command_buffers.iter().filter_map(|b| b.encoding.as_ref()) {
+            encoding.sent();
+        }
+        submitted.map_err(|_| hal::DeviceError::Lost)
     }
 
     unsafe fn present(&self, surface: &Absent, _texture: Absent) -> Result<(), hal::SurfaceError> {

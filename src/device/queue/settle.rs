@@ -66,6 +66,12 @@ impl Recorder<'_> {
         });
     }
 
+    /// Whether all launches are settled.
+    #[cfg(embedded)]
+    pub(crate) fn is_settled(&self) -> bool {
+        self.state.unsettled.is_empty()
+    }
+
     /// The batch of the first launch that is not settled.
     pub(crate) fn first_unsettled(&self) -> Option<Arc<Batch>> {
         self.state.unsettled.front().map(|u| Arc::clone(&u.batch))

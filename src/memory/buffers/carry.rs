@@ -15,10 +15,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::device_allocation::DeviceAllocation;
-use super::download::{self, Download, PIECE};
+use super::download::{self, PIECE};
 use super::error::BufferError;
 use super::exchange::{Crate, MOST_BYTES};
 use super::hop::{End, Hop, Piece};
+#[cfg(embedded)]
+use super::lent;
 use super::root::{Root, State};
 use crate::device::outcome::Outcome;
 use crate::device::queue::{Batch, Recorder};
@@ -124,6 +126,12 @@ impl Root {
             return Ok(None);
         };
         let target = (Arc::clone(&copy.shared), copy.base);
+        #[cfg(embedded)]
+        let (loads, last) = self.lend_loads(state, device, place, &target, loads)?;
+        #[cfg(embedded)]
+        if loads.is_empty() {
+            return Ok(last);
+        }
         let mut queue = device.queue.lock(device);
         // Staging memory for reuse after the end of the batch.
         let mut emptied = Vec::new();
@@ -214,6 +222,44 @@ impl Root {
             }
         }
         all
+    }
+
+    /// Has an idle device copy from the host's memory where it lies. Returns the other loads, and the last batch.
+    #[cfg(embedded)]
+    fn lend_loads(
+        &self,
+        state: &mut State,
+        device: &Arc<DeviceShared>,
+        place: Place,
+        (target, base): &(Arc<BufferShared>, u64),
+        loads: Vec<Load>,
+    ) -> Result<(Vec<Load>, Option<Arc<Batch>>), BufferError> {
+        let (mut rest, mut last) = (Vec::new(), None);
+        let mut loads = loads.into_iter();
+        while let Some(load) = loads.next() {
+            let sent = match &load.memory {
+                Some(_) => Ok(None),
+                None => {
+                    let part = load.range.start as usize..load.range.end as usize;
+                    let range = base + load.range.start..base + load.range.end;
+                    let bytes = state.host_bytes(WHAT, self.bytes).map(|bytes| &bytes[part]);
+                    bytes.and_then(|bytes| lent::upload(target, range, bytes))
+                }
+            };
+            match sent {
+                Ok(Some(batch)) => {
+                    self.book(state, device, place, &[load], &batch);
+                    last = Some(batch);
+                }
+                Ok(None) => rest.push(load),
+                Err(error) => {
+                    rest.extend(loads);
+                    self.give_back(rest, None);
+                    return Err(error.into());
+                }
+            }
+        }
+        Ok((rest, last))
     }
 
     /// Enters the recorded copies into the books of the device's memory, and starts the transfers through the host.
@@ -448,31 +494,4 @@ fn arriving(
         hop: Some((hop, Arc::clone(owner))),
         used: Some((slot, batch)),
     })
-}
-
-/// A buffer, the outcomes of a range, and the range on its way to the host.
-type Export = (Arc<BufferShared>, Vec<Arc<Outcome>>, Vec<Download>);
-
-impl State {
-    /// Starts to bring `range` from a device to the host. Refused, before any submission, on a thread that serves a
-    /// call of the device: some drivers block a submission while a kernel runs.
-    pub(super) fn export(
-        &mut self,
-        from: Place,
-        range: &Range<u64>,
-    ) -> Result<Option<Export>, BufferError> {
-        self.may_submit_at(from, "a transfer from there")?;
-        self.after_others(from, range, Access::Read)?;
-        let Some(copy) = self.copy_mut(from) else {
-            return Ok(None);
-        };
-        let unsent = copy.is_unsent(range);
-        let shared = Arc::clone(&copy.shared);
-        let pieces = Download::start(&shared, copy.base, range.clone(), unsent)?;
-        if let Some(last) = pieces.last() {
-            self.begin_reading(from, range, last.batch());
-        }
-        let depends_on = self.depends_on(from, range);
-        Ok(Some((shared, depends_on, pieces)))
-    }
 }

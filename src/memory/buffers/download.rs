@@ -117,9 +117,7 @@ impl Download {
             return Ok(());
         };
         match waits(&device) {
-            Waits::Blocks => {
-                (self.submissions).may_wait("a read of a buffer", "`.await` `Buffer::read_async`")
-            }
+            Waits::Blocks => may_wait(&self.submissions),
             Waits::Awaits(device) => {
                 ended(device.as_deref(), &self.submissions, self.batch()).await;
                 #[cfg(web)]
@@ -150,24 +148,66 @@ impl Download {
     }
 }
 
-/// Copies the bytes of the pieces to `bytes`, which begins at byte `start` of the buffer.
-pub(super) fn take_all(
-    mut pieces: Vec<Download>,
-    start: u64,
-    bytes: &mut [u8],
-) -> Result<(), Missed> {
-    // Each byte comes from one place, so the pieces are disjoint.
-    pieces.sort_by_key(|piece| piece.range.start);
-    let (mut rest, mut at, mut parts) = (bytes, start, Vec::with_capacity(pieces.len()));
-    for piece in pieces {
-        let (_, behind) = rest.split_at_mut((piece.range.start - at) as usize);
-        let (part, behind) = behind.split_at_mut((piece.range.end - piece.range.start) as usize);
-        (rest, at) = (behind, piece.range.end);
-        parts.push((piece, part));
+/// Refuses a wait of a read that blocks.
+fn may_wait(submissions: &Submissions) -> Result<(), ExecutionError> {
+    submissions.may_wait("a read of a buffer", "`.await` `Buffer::read_async`")
+}
+
+/// Bytes on their way into memory of the host, each piece with the memory that it goes to.
+#[derive(Default)]
+pub(super) struct Arriving<'a> {
+    staged: Vec<(Download, &'a mut [u8])>,
+    #[cfg(embedded)]
+    lent: Vec<super::lent::Lent<'a>>,
+}
+
+impl<'a> Arriving<'a> {
+    /// Adds pieces that bring all of `to`, from byte `start` of the buffer on.
+    pub(super) fn stage(&mut self, pieces: Vec<Download>, start: u64, to: &'a mut [u8]) {
+        let (mut rest, mut at) = (to, start);
+        for piece in pieces {
+            let end = piece.range.end;
+            let (part, behind) = rest.split_at_mut((end - at) as usize);
+            (rest, at) = (behind, end);
+            self.staged.push((piece, part));
+        }
     }
-    pump::run_all(
-        parts,
-        |(piece, _)| piece.arrive(None),
-        |(piece, part)| piece.take(|from| part.copy_from_slice(from)),
-    )
+
+    /// Adds a copy by a device to memory that it was lent.
+    #[cfg(embedded)]
+    pub(super) fn lend(&mut self, lent: super::lent::Lent<'a>) {
+        self.lent.push(lent);
+    }
+
+    /// As [`Download::come`], for all of the bytes.
+    ///
+    /// # Errors
+    /// [`ExecutionError::WouldBlock`].
+    pub(super) async fn come(
+        &self,
+        waits: &impl Fn(&Arc<DeviceShared>) -> Waits,
+    ) -> Result<(), ExecutionError> {
+        for (piece, _) in &self.staged {
+            piece.come(waits).await?;
+        }
+        #[cfg(embedded)]
+        for lent in &self.lent {
+            may_wait(&lent.device().submissions)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for all of the bytes.
+    pub(super) fn arrive(self) -> Result<(), Missed> {
+        pump::run_all(
+            self.staged,
+            |(piece, _)| piece.arrive(None),
+            |(piece, part)| piece.take(|from| part.copy_from_slice(from)),
+        )?;
+        #[cfg(embedded)]
+        for lent in self.lent {
+            lent.arrive()?;
+        }
+        Ok(())
+    }
 }

@@ -4,19 +4,23 @@
 //! used root gives up its memory, after bytes with no other copy have come to the host. Roots of the same launch are
 //! locked, and so left alone; if no root can be evicted, the launch is refused, and all contents are unchanged.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::device_allocation::{DeviceAllocation, trim_blocks};
-use super::download::{Missed, take_all};
+use super::download::{Arriving, Missed};
 use super::error::BufferError;
 use super::root::{Home, Root, State};
-use crate::device::outcome::ExecutionError;
+use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::wait::lock;
 use crate::device::{Device, DeviceShared};
 use crate::memory::heap::SharedHeap;
-use crate::memory::migrate::Place;
+use crate::memory::migrate::{Place, Step};
 
 use super::statistics::BufferMemory;
+
+/// The name of a copy to the buffer's memory on the host.
+const WHAT: &str = "a copy to the host";
 
 impl Root {
     /// Evicts the least recently used buffer with memory on the device; false if there is none. Locked buffers, as are
@@ -82,22 +86,50 @@ impl Root {
         state: &mut State,
         plan: &crate::memory::migrate::Plan,
     ) -> Result<(), BufferError> {
-        let mut under_way = Vec::new();
-        for step in plan.steps.iter().filter(|step| step.to.is_host()) {
-            if let Some((_, depends_on, pieces)) = state.export(step.from, &step.range)? {
-                under_way.push((step.range.clone(), depends_on, pieces));
-            }
+        let mut steps: Vec<&Step> = plan.steps.iter().filter(|s| s.to.is_host()).collect();
+        if steps.is_empty() {
+            return Ok(());
         }
-        for (range, depends_on, pieces) in under_way {
-            let target = state.host_bytes("a copy to the host", self.bytes)?;
-            take_all(pieces, 0, target).map_err(missed)?;
+        // Each byte comes from one place, so the steps are disjoint.
+        steps.sort_by_key(|step| step.range.start);
+        state.host_bytes(WHAT, self.bytes)?;
+        // Out of the books while the bytes come, which are the latest nowhere on the host before.
+        let mut host = state.host.take();
+        let bytes = host.as_mut().map_or(&mut [][..], |host| host.bytes_mut());
+        let brought = bring_all(state, &steps, bytes);
+        state.host = host;
+        for (range, outcomes) in brought? {
             state.host_taint.overwrite(&range);
-            for outcome in &depends_on {
+            for outcome in &outcomes {
                 state.host_taint.add(range.clone(), outcome);
             }
         }
         Ok(())
     }
+}
+
+/// A range that has come to the host, and the outcomes on which it depends.
+type Brought = (Range<u64>, Vec<Arc<Outcome>>);
+
+/// Copies what steps in rising order bring to `bytes` of the host, the whole buffer's, and waits. Returns the outcomes of each
+/// range.
+fn bring_all(
+    state: &mut State,
+    steps: &[&Step],
+    bytes: &mut [u8],
+) -> Result<Vec<Brought>, BufferError> {
+    let (mut arriving, mut brought) = (Arriving::default(), Vec::new());
+    let (mut rest, mut at) = (bytes, 0);
+    for step in steps {
+        let range = &step.range;
+        let (_, behind) = rest.split_at_mut((range.start - at) as usize);
+        let (part, behind) = behind.split_at_mut((range.end - range.start) as usize);
+        (rest, at) = (behind, range.end);
+        let exported = state.export_to(step.from, range, part, true, &mut arriving)?;
+        brought.extend(exported.map(|exported| (range.clone(), exported.outcomes)));
+    }
+    arriving.arrive().map_err(missed)?;
+    Ok(brought)
 }
 
 /// The error for bytes that did not arrive, in a wait without a deadline.

@@ -78,7 +78,7 @@ impl<T: Pod> Buffer<T> {
         let bytes = bytemuck::cast_slice_mut(&mut values);
         let waits = |device: &Arc<DeviceShared>| Waits::Awaits(Some(Arc::clone(device)));
         (self.root)
-            .read_into_by(WHAT, range, bytes, None, waits)
+            .read_into_by(WHAT, range, bytes, None, (waits, false))
             .await?;
         Ok(values)
     }

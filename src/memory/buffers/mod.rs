@@ -2,14 +2,16 @@
 //!
 //! A [`Buffer`] is a part of a root ([`root`]). A root knows the places with the latest bytes of each range; the
 //! planner ([`migrate`](super::migrate)) keeps these books and decides about moves. This module has memory made
-//! ([`evict`]), makes the copies ([`carry`], [`ahead`], over [`download`], [`hop`] and [`exchange`], through the device's staging
-//! memory ([`staging`](super::staging))), keeps the host's side ([`host`], [`map`]), and recovers after the loss of a
-//! device ([`losses`]). Launches go through [`residency_guard`].
+//! ([`evict`]), makes the copies ([`carry`], [`export`], [`ahead`], over [`download`], [`hop`] and [`exchange`], through the
+//! device's staging memory ([`staging`](super::staging)); from and to the host's memory itself where that is lent to a device
+//! (`lent`)), keeps the host's side ([`host`], [`map`]), and recovers after the loss of a device ([`losses`]). Launches go
+//! through [`residency_guard`].
 //!
 //! - Everything is decided when a command is enqueued, with the buffer locked: the order of enqueuing is the order of
 //!   versions.
-//! - Enqueuing does not wait for bytes, except for bytes of batches still held back, and for other devices where
-//!   copies, fills and reads of the host touch common memory.
+//! - Enqueuing does not wait for bytes, except for bytes of batches still held back, for other devices where copies, fills
+//!   and reads of the host touch common memory, and for copies of the host's own bytes by an embedded device that has
+//!   nothing to do.
 //! - Bytes that a failed launch would have written are poisoned wherever they go, also on other devices and the host.
 
 mod ahead;
@@ -23,8 +25,11 @@ mod download;
 mod error;
 mod evict;
 mod exchange;
+mod export;
 mod hop;
 mod host;
+#[cfg(embedded)]
+mod lent;
 mod losses;
 mod map;
 mod places;

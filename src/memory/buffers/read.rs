@@ -3,23 +3,21 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use rangemap::RangeSet;
-
-use super::download::{Download, take_all};
+use super::download::Arriving;
 use super::error::BufferError;
 use super::evict::missed;
-use super::root::{Locked, Root, State};
+use super::root::{HostBytes, Locked, Root, State};
 use crate::device::DeviceShared;
 use crate::device::outcome::Outcome;
 use crate::device::queue::Batch;
 use crate::device::wait::{Waits, settled};
-use crate::memory::migrate::{Access, Content, Place, Want};
+use crate::memory::migrate::{Access, Content, Place, Step, Want};
 use crate::span::span;
 
 /// A read under way.
 #[derive(Default)]
-struct Started {
-    pieces: Vec<Download>,
+struct Started<'a> {
+    arriving: Arriving<'a>,
     outcomes: Vec<Arc<Outcome>>,
     /// The devices that resolve the outcomes, each with the last batch of its copies.
     sources: Vec<(Arc<DeviceShared>, Arc<Batch>)>,
@@ -47,30 +45,43 @@ impl Root {
     ) -> Result<(), BufferError> {
         let _span = span!("read", bytes = range.end - range.start);
         let waits = |_: &Arc<DeviceShared>| Waits::Blocks;
-        pollster::block_on(self.read_into_by(what, range, bytes, own, waits))
+        // The devices leave `bytes` alone when this returns: the future is run to its end.
+        pollster::block_on(self.read_into_by(what, range, bytes, own, (waits, true)))
     }
 
-    /// As [`Self::read_into`], waiting for a device as `waits` says.
+    /// As [`Self::read_into`], waiting for a device as `waits` says. With `may_lend` devices may copy to `bytes` themselves; the
+    /// future must not be forgotten then, whose drop ends that.
     pub(super) async fn read_into_by(
         &self,
         what: &'static str,
         range: Range<u64>,
         bytes: &mut [u8],
         own: Option<u64>,
-        waits: impl Fn(&Arc<DeviceShared>) -> Waits,
+        (waits, may_lend): (impl Fn(&Arc<DeviceShared>) -> Waits, bool),
     ) -> Result<(), BufferError> {
         if range.is_empty() {
             return Ok(());
         }
         loop {
-            let started = match self.begin_read(what, &range, bytes, own)? {
-                Some(started) => started,
-                None => return Ok(()),
+            let begun = {
+                let mut state = self.enter(what)?;
+                state.check_maps(what, &range, false, own)?;
+                state.notice_losses();
+                if state.is_shared() {
+                    return self.read_heap(state, range, bytes);
+                }
+                match self.start_read(&mut state, &range, bytes, may_lend) {
+                    Ok(started) => Some(started),
+                    Err(error) if !state.suspect_losses() => return Err(error),
+                    // After the loss of a device, others may have the bytes.
+                    Err(_) => None,
+                }
             };
-            for piece in &started.pieces {
-                piece.come(&waits).await.map_err(Arc::new)?;
-            }
-            if let Err(why) = take_all(started.pieces, range.start, bytes) {
+            let Some(started) = begun else {
+                continue;
+            };
+            started.arriving.come(&waits).await.map_err(Arc::new)?;
+            if let Err(why) = started.arriving.arrive() {
                 // After a loss on the way, others may have the bytes; or a new plan names the lost ranges.
                 if self.lock().suspect_losses() {
                     continue;
@@ -87,38 +98,14 @@ impl Root {
         }
     }
 
-    /// Begins a read of bytes that are not all on the host; `None` where they were in the heap, and have been read.
-    fn begin_read(
-        &self,
-        what: &'static str,
-        range: &Range<u64>,
-        bytes: &mut [u8],
-        own: Option<u64>,
-    ) -> Result<Option<Started>, BufferError> {
-        let mut state = self.enter(what)?;
-        state.check_maps(what, range, false, own)?;
-        state.notice_losses();
-        if state.is_shared() {
-            self.read_heap(state, range.clone(), bytes)?;
-            return Ok(None);
-        }
-        loop {
-            match self.start_read(&mut state, range, bytes) {
-                Ok(started) => return Ok(Some(started)),
-                // After the loss of a device, others may have the bytes.
-                Err(error) if !state.suspect_losses() => return Err(error),
-                Err(_) => {}
-            }
-        }
-    }
-
     /// Copies the host's bytes, and starts to bring the rest.
-    fn start_read(
+    fn start_read<'a>(
         &self,
         state: &mut State,
         range: &Range<u64>,
-        bytes: &mut [u8],
-    ) -> Result<Started, BufferError> {
+        bytes: &'a mut [u8],
+        may_lend: bool,
+    ) -> Result<Started<'a>, BufferError> {
         let want = Want {
             place: Place::HOST,
             range: range.clone(),
@@ -130,30 +117,23 @@ impl Root {
             outcomes: state.host_depends_on(range),
             ..Started::default()
         };
-        let part = |part: &Range<u64>| {
-            (part.start - range.start) as usize..(part.end - range.start) as usize
-        };
-        match &state.host {
-            Some(host) => {
-                bytes.copy_from_slice(&host.bytes()[range.start as usize..range.end as usize]);
-            }
-            // Zeros for bytes never written.
-            None => {
-                let coming: RangeSet<u64> = plan.steps.iter().map(|s| s.range.clone()).collect();
-                let gaps = coming.gaps(range);
-                gaps.for_each(|gap| bytes[part(&gap)].fill(0));
-            }
-        }
-        for step in &plan.steps {
-            if let Some((source, depends_on, pieces)) = state.export(step.from, &step.range)? {
-                if let (false, Some(last)) = (depends_on.is_empty(), pieces.last()) {
-                    let batch = Arc::clone(last.batch());
-                    started.sources.push((Arc::clone(&source.device), batch));
-                }
-                started.outcomes.extend(depends_on);
-                started.pieces.extend(pieces);
+        // Each byte comes from one place, so the steps are disjoint.
+        let mut steps: Vec<&Step> = plan.steps.iter().collect();
+        steps.sort_by_key(|step| step.range.start);
+        let (mut rest, mut at) = (bytes, range.start);
+        for step in steps {
+            let (here, behind) = rest.split_at_mut((step.range.start - at) as usize);
+            copy_here(state.host.as_deref(), at, here);
+            let (part, behind) = behind.split_at_mut((step.range.end - step.range.start) as usize);
+            (rest, at) = (behind, step.range.end);
+            let arriving = &mut started.arriving;
+            let exported = state.export_to(step.from, &step.range, part, may_lend, arriving)?;
+            if let Some(exported) = exported {
+                started.sources.extend(exported.source);
+                started.outcomes.extend(exported.outcomes);
             }
         }
+        copy_here(state.host.as_deref(), at, rest);
         self.commit(state, &plan)?;
         for step in &plan.steps {
             let dropped = state.residency.evicted(Place::HOST, step.range.clone());
@@ -190,6 +170,14 @@ impl Root {
         drop(host);
         outcomes.extend(self.lock().host_taint.touching(&range));
         failure_of(&outcomes)
+    }
+}
+
+/// Copies the host's bytes from byte `start` of a buffer on; zeros for bytes never written.
+fn copy_here(host: Option<&dyn HostBytes>, start: u64, to: &mut [u8]) {
+    match host {
+        Some(host) => to.copy_from_slice(&host.bytes()[start as usize..][..to.len()]),
+        None => to.fill(0),
     }
 }
 

@@ -24,7 +24,7 @@ use crate::memory::host_memory::Destination;
 const LEAST: usize = 256 << 10;
 
 /// The bytes as a source of copies to byte `at` of a buffer, on a device that copies from where they lie.
-pub(super) fn source<'a>(device: &Arc<DeviceShared>, bytes: &'a [u8], at: u64) -> Option<Span<'a>> {
+pub(crate) fn source<'a>(device: &Arc<DeviceShared>, bytes: &'a [u8], at: u64) -> Option<Span<'a>> {
     let (start, len) = (bytes.as_ptr().cast_mut(), bytes.len());
     // SAFETY: the bytes stay borrowed for as long as the span, and are copied from.
     unsafe { span(device, (start, len), at, wgpu::BufferUsages::COPY_SRC) }
@@ -39,6 +39,18 @@ pub(super) fn target<'a>(
     let place = to.place();
     // SAFETY: the bytes stay borrowed for as long as the span, exclusively, and are copied to.
     unsafe { span(device, place, at, wgpu::BufferUsages::COPY_DST) }
+}
+
+/// As [`target`], of bytes that hold a value: what is lent, or the bytes back.
+pub(crate) fn target_of<'a>(
+    device: &Arc<DeviceShared>,
+    bytes: &'a mut [u8],
+    at: u64,
+) -> Result<Span<'a>, &'a mut [u8]> {
+    let place = (bytes.as_mut_ptr(), bytes.len());
+    // SAFETY: the bytes stay borrowed for as long as the span, exclusively, and are copied to.
+    let span = unsafe { span(device, place, at, wgpu::BufferUsages::COPY_DST) };
+    span.ok_or(bytes)
 }
 
 /// # Safety

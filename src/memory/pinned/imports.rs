@@ -150,7 +150,7 @@ impl Span<'_> {
     }
 
     /// Counts bytes that a device has copied from or to the span.
-    pub(super) fn count(&self, device: &DeviceShared, bytes: u64) {
+    pub(crate) fn count(&self, device: &DeviceShared, bytes: u64) {
         let staging = staging::of(device);
         match self.held {
             Held::Pinned(_) => staging.count_pinned(bytes),
@@ -161,7 +161,7 @@ impl Span<'_> {
 
     /// The copies between the span and `bytes` of another buffer, as many: pairs of a buffer of the span with its range, in
     /// whole words, and the place in the other buffer.
-    pub(super) fn copies(
+    pub(crate) fn copies(
         &self,
         bytes: Range<u64>,
     ) -> impl Iterator<Item = (&wgpu::Buffer, Range<u64>, u64)> {

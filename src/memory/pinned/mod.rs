@@ -15,7 +15,7 @@
 //! counts the bytes that went directly.
 
 #[cfg(embedded)]
-mod borrowed;
+pub(crate) mod borrowed;
 pub(crate) mod direct;
 mod imports;
 #[cfg(test)]
@@ -30,6 +30,8 @@ use std::sync::{Arc, PoisonError, RwLock, Weak};
 use bytemuck::Pod;
 
 pub(crate) use self::imports::Imports;
+#[cfg(embedded)]
+pub(crate) use self::imports::Span;
 
 use super::MemoryError;
 use crate::device::window::Window;

@@ -33,6 +33,8 @@ use std::sync::{Arc, Mutex};
 
 pub(crate) use self::coming::{AWAIT_READ, Coming, Missing, check_submitted};
 pub(crate) use self::filling::Filling;
+#[cfg(embedded)]
+pub(crate) use self::pieces::PIECE as LARGEST_SMALL;
 pub(crate) use self::pieces::{Piece, pieces};
 
 use super::MemoryError;
@@ -66,9 +68,12 @@ pub struct TransferStatistics {
     /// Bytes copied by the device from or to pinned memory ([`PinnedVec`](crate::buffers::PinnedVec)), without staging
     /// memory.
     pub pinned_bytes: u64,
-    /// Bytes copied by the device from or to other memory of the program where it lies, without staging memory: by large
-    /// transfers of the embedded adapter.
+    /// Bytes copied by the device from or to other memory of the host where it lies, without staging memory: by large transfers
+    /// of the embedded adapter, those of a context's buffers between device and host among them.
     pub borrowed_bytes: u64,
+    /// Bytes copied by threads of the program between its memory and a buffer, with neither staging memory nor a submission:
+    /// by transfers of up to 4 MiB of the embedded adapter, while it has nothing to do.
+    pub at_once_bytes: u64,
 }
 
 /// The staging memory of a device.
@@ -82,6 +87,7 @@ pub(crate) struct Staging {
     staged_argument_bytes: AtomicU64,
     pinned_bytes: AtomicU64,
     borrowed_bytes: AtomicU64,
+    at_once_bytes: AtomicU64,
 }
 
 /// Memory of an upload, given back.
@@ -386,6 +392,12 @@ impl Staging {
         self.borrowed_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Counts bytes that a thread of the program has copied, from or to the memory of a buffer.
+    #[cfg(embedded)]
+    pub(crate) fn count_at_once(&self, bytes: u64) {
+        self.at_once_bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// Drops all kept memory.
     pub(crate) fn trim(&self, device: &DeviceShared) {
         device.downloads.clear();
@@ -412,6 +424,7 @@ impl Device {
             staged_argument_bytes: read(&staging.staged_argument_bytes),
             pinned_bytes: read(&staging.pinned_bytes),
             borrowed_bytes: read(&staging.borrowed_bytes),
+            at_once_bytes: read(&staging.at_once_bytes),
         }
     }
 }
