@@ -37,8 +37,13 @@ thread_local! {
 }
 
 /// Whether this thread serves calls, of any services.
-pub(super) fn is_server_thread() -> bool {
+pub(crate) fn is_server_thread() -> bool {
     IS_SERVER.get()
+}
+
+/// Notes that this thread serves calls.
+pub(crate) fn begin_serving() {
+    IS_SERVER.set(true);
 }
 
 /// Notes that this thread serves no more.
@@ -231,22 +236,26 @@ impl HostServices {
     }
 
     /// Stops the services: calls of kernels get the status [`CallStatus::Stopped`](crate::calls::CallStatus::Stopped),
-    /// also waiting calls unless already answered. Returns when the last call in service has ended. Stopping twice does
-    /// nothing.
+    /// also waiting calls unless already answered. Returns when the last call in service has ended; in a function that
+    /// serves a call, of these or other services, at once, since that call, or its caller, would be waited for. Stopping
+    /// twice does nothing but wait.
     pub fn stop(&self) {
         self.shared.stopped.store(true, Ordering::Release);
         for mailbox in self.shared.mailboxes() {
             mailbox.close();
         }
         self.shared.bell.ring();
-        for thread in lock(&self.threads).drain(..) {
-            // A server thread never panics: handlers are caught.
-            let _ = thread.join();
+        let waits = !is_server_thread();
+        if waits {
+            for thread in lock(&self.threads).drain(..) {
+                // A server thread never panics: handlers are caught.
+                let _ = thread.join();
+            }
         }
         for mailbox in self.shared.mailboxes() {
             mailbox.part_from_kernel_threads();
         }
-        if !is_server_thread() {
+        if waits {
             self.shared.role.wait();
         }
     }
@@ -377,7 +386,7 @@ impl Shared {
 
     /// Notes that this thread serves these functions.
     pub(super) fn serve_on_this_thread(&self) {
-        IS_SERVER.set(true);
+        begin_serving();
         serve(&self.names);
     }
 
@@ -502,3 +511,5 @@ const GLANCES: usize = 8;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_stop;
