@@ -80,7 +80,8 @@ fn functions_may_stop_each_others_services() {
                 scope.spawn(move || loopback.call("stop", &[], MINUTE));
             }
         });
-        both.iter().for_each(|services| services.get().unwrap().stop());
+        both.iter()
+            .for_each(|services| services.get().unwrap().stop());
     });
 }
 
