@@ -19,6 +19,7 @@ cases![
     batches_have_the_arguments_of_their_function,
     kernels_call_handlers_with_arguments,
     a_failed_call_leaves_its_arguments_usable,
+    a_failed_call_leaves_device_globals_usable,
     arguments_are_checked_when_the_server_starts,
 ];
 
@@ -300,6 +301,42 @@ fn a_failed_call_leaves_its_arguments_usable(f: &Fixture) {
             assert_eq!(words, model, "{which}, {at}");
         }
     }
+}
+
+/// Those that the handler has written, and those of others; read by the host, and by a kernel that is launched.
+fn a_failed_call_leaves_device_globals_usable(f: &Fixture) {
+    let globals = "
+        var<storage, read_write> sum_of_puts: u32;
+        var<storage, read_write> number_of_marks: u32;";
+    let source = format!(
+        "{globals}
+        fn put(word: u32) -> u32 {{ sum_of_puts += word; assert(word != 13u); return sum_of_puts; }}
+        fn mark() -> u32 {{ number_of_marks += 1u; return number_of_marks; }}"
+    );
+    let launched = format!(
+        "{globals} @compute @workgroup_size(1) fn main() {{ sum_of_puts += 1000u * number_of_marks; }}"
+    );
+    let device = f.open_alone(|_| ());
+    let server = (builder(&device, &source).handler("put").handler("mark")).lanes(1);
+    let server = start(server);
+    let put = server.function::<(u32,), u32>("put").unwrap();
+    let mark = server.function::<(), u32>("mark").unwrap();
+    assert_eq!(put.call_timeout(&(2,), MINUTE).unwrap(), 2);
+    let failed = put.call_timeout(&(13,), MINUTE);
+    assert!(
+        matches!(&failed, Err(CallError::Failed { .. })),
+        "{failed:?}"
+    );
+    assert_eq!(mark.call_timeout(&(), MINUTE).unwrap(), 1);
+    device.finish().unwrap();
+    let read = |name: &str| device.global(name).unwrap().read::<u32>();
+    assert_eq!(read("sum_of_puts").unwrap(), 15);
+    assert_eq!(read("number_of_marks").unwrap(), 1);
+    let program = Program::new("launched.wgsl", launched).unwrap();
+    let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
+    let event = kernel.launch().workgroups(1).submit().unwrap();
+    event.wait_timeout(MINUTE).unwrap();
+    assert_eq!(read("sum_of_puts").unwrap(), 1015);
 }
 
 fn arguments_are_checked_when_the_server_starts(f: &Fixture) {
