@@ -3,9 +3,9 @@
 
 use crate::cases;
 use crate::harness::Fixture;
-use crate::persistent::{MINUTE, builder, start};
+use crate::persistent::{MINUTE, builder, start, start_with_pointers};
 use tombolo::{
-    Constants, DeviceBuffer, Program,
+    Constants, DeviceBuffer, Program, Ptr,
     launch::LaunchError,
     server::{CallError, PersistentKernelBuilder, ServerError},
 };
@@ -20,6 +20,7 @@ cases![
     kernels_call_handlers_with_arguments,
     a_failed_call_leaves_its_arguments_usable,
     a_failed_call_leaves_device_globals_usable,
+    a_failed_call_leaves_the_heap_usable,
     arguments_are_checked_when_the_server_starts,
 ];
 
@@ -337,6 +338,34 @@ fn a_failed_call_leaves_device_globals_usable(f: &Fixture) {
     let event = kernel.launch().workgroups(1).submit().unwrap();
     event.wait_timeout(MINUTE).unwrap();
     assert_eq!(read("sum_of_puts").unwrap(), 1015);
+}
+
+/// The failure is told to the caller, and not to whoever looks into the heap next.
+fn a_failed_call_leaves_the_heap_usable(f: &Fixture) {
+    let source = "
+        fn put(at: usm_ptr, word: u32) -> u32 {
+            let place = usm_u32(at);
+            *place = word;
+            assert(word != 13u);
+            return *place;
+        }";
+    let heap = f.device.heap().unwrap();
+    let at = heap.alloc(POISON).unwrap();
+    let server = start_with_pointers(builder(&f.device, source).handler("put"));
+    let put = server.function::<(Ptr<u32>, u32), u32>("put").unwrap();
+    for word in [2, 13, 5, 13] {
+        let result = put.call_timeout(&(at, word), MINUTE);
+        match word {
+            13 => assert!(
+                matches!(&result, Err(CallError::Failed { .. })),
+                "{result:?}"
+            ),
+            word => assert_eq!(result.unwrap(), word),
+        }
+        assert_eq!(*heap.host().unwrap().get(at).unwrap(), word);
+    }
+    drop(server);
+    heap.free(at).unwrap();
 }
 
 fn arguments_are_checked_when_the_server_starts(f: &Fixture) {
