@@ -61,7 +61,7 @@ pub(crate) fn on_stack<T: Send>(
     match done {
         Ok(Ok(result)) => result,
         Ok(Err(payload)) => Err(internal(format!(
-            "a reader of WGSL panicked, which is no fault of the text: {}",
+            "a reader or writer of shaders panicked, which is a fault of theirs and not of the text: {}",
             said(payload)
         ))),
         Err(error) => Err(internal(format!(

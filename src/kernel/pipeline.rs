@@ -362,8 +362,11 @@ fn build(
 fn shader_module(
     device: &DeviceShared,
     compiled: &Compiled,
-    module: naga::Module,
+    mut module: naga::Module,
 ) -> wgpu::ShaderModule {
+    if device.capabilities.backend == wgpu::Backend::Vulkan {
+        super::passes::part_arguments::copy(&mut module);
+    }
     #[cfg(shading_languages)]
     super::languages::note(&module, &compiled.program);
     let checks = wgpu::ShaderRuntimeChecks {

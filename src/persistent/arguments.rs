@@ -5,8 +5,8 @@
 //! arguments: a lease or a slice is an ordinary launch as far as memory is concerned, so that the bytes of a
 //! [`Buffer`](crate::Buffer) come to the server's device before, and are there for other launches behind it.
 //!
-//! A failure is a call's, and told to its caller. The arguments are not marked with it (`Launch::unmarked`): one handler that
-//! asserts would else fail every later call.
+//! A failure is a call's, and told to its caller. Arguments, device globals and the heap are not marked with it
+//! (`Launch::unmarked`): one handler that asserts would else fail every later call, and every look of the host.
 
 use bytemuck::NoUninit;
 

@@ -21,6 +21,7 @@ use crate::rpc::Handler;
 use crate::rpc::port::layout::{MAX_PAYLOAD, PortLayout};
 use crate::rpc::port::protocol::CallStatus;
 use crate::rpc::port::server::{Dispatch, Server, Sweeper};
+use crate::rpc::{begin_serving, is_server_thread};
 
 /// How long the thread looks for calls before it sleeps.
 const AWAKE: Duration = Duration::from_micros(50);
@@ -69,10 +70,13 @@ impl HostServer {
         DeviceFunction::of(&self.core, name)
     }
 
-    /// As [`PersistentKernel::stop`](crate::PersistentKernel::stop).
+    /// As [`PersistentKernel::stop`](crate::PersistentKernel::stop). In a function that serves a call, of this or another
+    /// server, nothing is waited for.
     pub fn stop(&self) {
         self.core.begin_stop();
-        if let Some(thread) = lock(&self.thread).take() {
+        if !is_server_thread()
+            && let Some(thread) = lock(&self.thread).take()
+        {
             // Handlers are caught.
             let _ = thread.join();
         }
@@ -182,6 +186,7 @@ impl Dispatch for Dispatcher {
 }
 
 fn run(core: &Core, dispatcher: &Dispatcher) {
+    begin_serving();
     let server = Server::new(&core.frame, core.frame.layout(), true).with_withdrawal(true);
     let mut sweeper = Sweeper::default();
     let mut since = Instant::now();

@@ -88,6 +88,7 @@ use self::relay::Relay;
 use crate::device::wait::lock;
 use crate::device::{Device, WaitError};
 use crate::rpc::bell;
+use crate::rpc::is_server_thread;
 #[cfg(test)]
 use crate::rpc::port;
 
@@ -259,8 +260,18 @@ impl PersistentKernel {
 
     /// Stops the server. What was posted before is served; calls made later fail with [`CallError::Stopped`]. Returns
     /// when the last lease has ended, or was found to be stuck; a device with a stuck lease cannot be dropped before
-    /// the lease's end, since wgpu waits for that. Stopping twice does nothing.
+    /// the lease's end, since wgpu waits for that. In a function of the host that serves a call it returns at once: the
+    /// lease may be what waits for the answer. Stopping twice does nothing but wait.
     pub fn stop(&self) {
+        match is_server_thread() {
+            true => {
+                self.core.begin_stop();
+            }
+            false => self.stop_and_wait(),
+        }
+    }
+
+    fn stop_and_wait(&self) {
         let mut state = lock(&self.relay);
         self.core.begin_stop();
         *state = match std::mem::replace(&mut *state, State::Gone) {
@@ -291,7 +302,8 @@ impl PersistentKernel {
         if matches!(core.stage(), Stage::Running | Stage::Stopping) {
             return Ok(());
         }
-        self.stop();
+        // No lease waits for anybody: the relay has ended, or is about to.
+        self.stop_and_wait();
         // Others may ask for the server meanwhile.
         let stuck = lock(&core.stuck).clone();
         if let Some(event) = stuck

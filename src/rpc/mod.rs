@@ -39,7 +39,7 @@ pub(crate) use bell::Bell;
 pub(crate) use kernel_threads::KeptKernelThreads;
 pub(crate) use mailbox::{Mailbox, WaitBudget};
 pub(crate) use port_memory::{OwnWords, PortMemory};
-pub(crate) use services::{Call, Shared as Services};
+pub(crate) use services::{Call, Shared as Services, begin_serving, is_server_thread};
 pub(crate) use slice::Slice;
 
 pub use error::{PortsError, ServiceError};

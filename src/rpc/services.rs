@@ -20,7 +20,8 @@ use crate::kernel::calls::{CallDeclaration, CallSet};
 
 mod serve;
 
-pub(super) use serve::{end_serving, is_server_thread};
+pub(super) use serve::end_serving;
+pub(crate) use serve::{begin_serving, is_server_thread};
 
 /// A function behind a call: arguments in, results appended, and what has become of the call.
 pub(crate) type Call = Box<dyn Fn(&[u32], &mut Vec<u32>) -> CallStatus + Send + Sync>;
@@ -216,22 +217,26 @@ impl HostServices {
     }
 
     /// Stops the services: calls of kernels get the status [`CallStatus::Stopped`](crate::calls::CallStatus::Stopped),
-    /// also waiting calls unless already answered. Returns when the last call in service has ended. Stopping twice does
-    /// nothing.
+    /// also waiting calls unless already answered. Returns when the last call in service has ended; in a function that
+    /// serves a call, of these or other services, at once, since that call, or its caller, would be waited for. Stopping
+    /// twice does nothing but wait.
     pub fn stop(&self) {
         self.shared.stopped.store(true, Ordering::Release);
         for mailbox in self.shared.mailboxes() {
             mailbox.close();
         }
         self.shared.bell.ring();
-        for thread in lock(&self.threads).drain(..) {
-            // A server thread never panics: handlers are caught.
-            let _ = thread.join();
+        let waits = !is_server_thread();
+        if waits {
+            for thread in lock(&self.threads).drain(..) {
+                // A server thread never panics: handlers are caught.
+                let _ = thread.join();
+            }
         }
         for mailbox in self.shared.mailboxes() {
             mailbox.part_from_kernel_threads();
         }
-        if !is_server_thread() {
+        if waits {
             self.shared.role.wait();
         }
     }
@@ -363,3 +368,5 @@ impl Shared {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_stop;

@@ -1,8 +1,9 @@
 //! Atomic operations of several kinds on one word.
 
 use crate::cases;
-use crate::harness::{Fixture, on_many_threads};
+use crate::harness::Fixture;
 use crate::launches::kernel;
+use crate::many_threads::on_many_threads;
 use tombolo::DeviceBuffer;
 
 cases![

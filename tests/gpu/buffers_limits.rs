@@ -14,6 +14,7 @@ cases![
     failures_travel_with_what_was_written,
     a_lost_device_takes_only_what_was_there_alone,
     memory_moves_to_the_host_under_pressure,
+    copies_that_no_device_has_room_for_are_made_by_the_host,
     rivals_on_two_devices_are_told,
     who_enqueues_does_not_wait_for_other_devices,
     anything_in_any_order_is_right,
@@ -180,6 +181,20 @@ fn memory_moves_to_the_host_under_pressure(f: &Fixture) {
         .map(|buffer| buffer.statistics().evictions)
         .sum();
     assert!(evicted >= 11, "{evicted}");
+}
+
+/// The device with the latest bytes of the source holds one of the two.
+fn copies_that_no_device_has_room_for_are_made_by_the_host(f: &Fixture) {
+    let small = Kernels::new(&f.open(|options| options.buffer_bytes = Some(10_000)));
+    let from = f.context.buffer_from_vec(vec![1u32; 2000]).unwrap();
+    let to = f.context.buffer_from_vec(vec![9u32; 2001]).unwrap();
+    small.add(&from, 5).unwrap();
+    let mut expected = vec![1u32; 2000];
+    added(&mut expected, 5);
+    from.copy_to(&to.slice(1..).unwrap()).unwrap();
+    assert_eq!(from.read().unwrap(), expected);
+    expected.insert(0, 9);
+    assert_eq!(to.read().unwrap(), expected);
 }
 
 fn rivals_on_two_devices_are_told(f: &Fixture) {

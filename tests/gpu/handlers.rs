@@ -10,12 +10,13 @@ use crate::buffers_moving::Kernels;
 use crate::cases;
 use crate::harness::{Fixture, kernel_of};
 use tombolo::{
-    Buffer, Constants, Context, Device, DeviceBuffer, DeviceOptions, Event, HostServices, Program,
-    Ptr, SharedHeap,
+    Buffer, Constants, Context, Device, DeviceBuffer, DeviceOptions, Event, HostServices,
+    PersistentKernel, Program, Ptr, SharedHeap,
     buffers::Placement,
     calls::CallStatus,
     device::{Aspect, EventStatus, ExecutionError, ProfilingError, WaitError},
     heap::{HeapError, HeapPlacement},
+    server::CallError,
 };
 
 cases![
@@ -24,6 +25,7 @@ cases![
     handlers_may_wait_where_calls_are_served_after_the_launch,
     a_refused_wait_leaves_the_changes_of_a_copy_of_the_heap,
     what_a_handler_records_is_submitted_behind_its_call,
+    a_function_may_stop_the_server_that_calls_it,
 ];
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -379,4 +381,47 @@ fn a_refused_wait_leaves_the_changes_of_a_copy_of_the_heap(f: &Fixture) {
         assert_eq!(heap.read(at, 1).unwrap(), [41 + which]);
         assert_eq!(heap.read(beside, 1).unwrap(), [which]);
     }
+}
+
+/// The lease waits for the answer, and so is no lease that is stuck.
+fn a_function_may_stop_the_server_that_calls_it(f: &Fixture) {
+    if !f.device.has(Aspect::LiveMemory) {
+        return;
+    }
+    let server = Arc::new(Mutex::new(None::<Arc<PersistentKernel>>));
+    let services = {
+        let server = Arc::clone(&server);
+        let stop = move |x: u32| {
+            let server = server.lock().unwrap().clone();
+            if let Some(server) = server.filter(|_| x == 3) {
+                server.stop();
+            }
+            x * 2
+        };
+        let builder = HostServices::builder().call("fn g(x: u32) -> u32", stop);
+        builder.start().unwrap()
+    };
+    let program = Program::builder()
+        .source(
+            "server.wgsl",
+            "fn h(x: u32) -> u32 { return g_try(x).value; }",
+        )
+        .services(&services)
+        .build()
+        .unwrap();
+    let started = PersistentKernel::builder(&f.device, &program)
+        .handler("h")
+        .services(&services)
+        .start();
+    let started = Arc::new(started.unwrap());
+    *server.lock().unwrap() = Some(Arc::clone(&started));
+    let h = started.function::<(u32,), u32>("h").unwrap();
+    let answer = h.call_timeout(&(3,), MINUTE);
+    // What was posted before the stop is served, unless an adapter that rations turns leaves the call without an answer.
+    assert!(matches!(answer, Ok(6) | Ok(0)), "{answer:?}");
+    started.stop();
+    assert!(started.failure().is_none(), "{:?}", started.failure());
+    let later = h.call_timeout(&(1,), MINUTE);
+    assert!(matches!(later, Err(CallError::Stopped { .. })), "{later:?}");
+    drop(server.lock().unwrap().take());
 }

@@ -1,7 +1,7 @@
 //! One named test for each case and adapter, on libtest-mimic.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -221,7 +221,7 @@ fn attempt(test: impl FnOnce()) -> Result<(), Failed> {
 }
 
 /// `llvmpipe (LLVM 15.0.6, 256 bits)` is `llvmpipe`, in test names.
-fn short(name: &str) -> String {
+pub fn short(name: &str) -> String {
     // The adapter of this project has the project's name first.
     let name = name.strip_prefix("Tombolo ").unwrap_or(name);
     name.split([' ', '(']).next().unwrap_or(name).to_string()
@@ -259,26 +259,4 @@ pub fn run_with(
 /// What functions of the host answer in tests.
 pub fn mix(x: u32) -> u32 {
     (x ^ 0x9E37_79B9).wrapping_mul(0x85EB_CA6B).rotate_left(13)
-}
-
-/// Runs a case three times in processes of its own, where SwiftShader has sixteen threads: otherwise it has as many as the
-/// machine has processors, and what takes many is seen by nobody who has few. A file in the working directory says so.
-pub fn on_many_threads(f: &Fixture, case: &str) {
-    let folder = tempfile::tempdir().unwrap();
-    let settings = "[Processor]\nThreadCount=16\n";
-    std::fs::write(folder.path().join("SwiftShader.ini"), settings).unwrap();
-    for _ in 0..3 {
-        let output = Command::new(std::env::current_exe().unwrap())
-            .current_dir(folder.path())
-            .env_remove("TOMBOLO_TEST_ADAPTERS")
-            .env_remove("TOMBOLO_TEST_SHARE")
-            .env_remove("TOMBOLO_TEST_PROCESSES")
-            .arg("--exact")
-            .arg(format!("{}::{case}", short(f.device.name())))
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "{}: {said}", output.status);
-        assert!(!said.contains("running 0 tests"), "{said}");
-    }
 }

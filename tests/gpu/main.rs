@@ -6,6 +6,7 @@
 //! suite.
 
 mod harness;
+mod many_threads;
 mod panics;
 mod processes;
 

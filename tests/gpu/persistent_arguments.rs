@@ -3,9 +3,9 @@
 
 use crate::cases;
 use crate::harness::Fixture;
-use crate::persistent::{MINUTE, builder, start};
+use crate::persistent::{MINUTE, builder, start, start_with_pointers};
 use tombolo::{
-    Constants, DeviceBuffer, Program,
+    Constants, DeviceBuffer, Program, Ptr,
     launch::LaunchError,
     server::{CallError, PersistentKernelBuilder, ServerError},
 };
@@ -19,6 +19,8 @@ cases![
     batches_have_the_arguments_of_their_function,
     kernels_call_handlers_with_arguments,
     a_failed_call_leaves_its_arguments_usable,
+    a_failed_call_leaves_device_globals_usable,
+    a_failed_call_leaves_the_heap_usable,
     arguments_are_checked_when_the_server_starts,
 ];
 
@@ -300,6 +302,70 @@ fn a_failed_call_leaves_its_arguments_usable(f: &Fixture) {
             assert_eq!(words, model, "{which}, {at}");
         }
     }
+}
+
+/// Those that the handler has written, and those of others; read by the host, and by a kernel that is launched.
+fn a_failed_call_leaves_device_globals_usable(f: &Fixture) {
+    let globals = "
+        var<storage, read_write> sum_of_puts: u32;
+        var<storage, read_write> number_of_marks: u32;";
+    let source = format!(
+        "{globals}
+        fn put(word: u32) -> u32 {{ sum_of_puts += word; assert(word != 13u); return sum_of_puts; }}
+        fn mark() -> u32 {{ number_of_marks += 1u; return number_of_marks; }}"
+    );
+    let launched = format!(
+        "{globals} @compute @workgroup_size(1) fn main() {{ sum_of_puts += 1000u * number_of_marks; }}"
+    );
+    let device = f.open_alone(|_| ());
+    let server = (builder(&device, &source).handler("put").handler("mark")).lanes(1);
+    let server = start(server);
+    let put = server.function::<(u32,), u32>("put").unwrap();
+    let mark = server.function::<(), u32>("mark").unwrap();
+    assert_eq!(put.call_timeout(&(2,), MINUTE).unwrap(), 2);
+    let failed = put.call_timeout(&(13,), MINUTE);
+    assert!(
+        matches!(&failed, Err(CallError::Failed { .. })),
+        "{failed:?}"
+    );
+    assert_eq!(mark.call_timeout(&(), MINUTE).unwrap(), 1);
+    device.finish().unwrap();
+    let read = |name: &str| device.global(name).unwrap().read::<u32>();
+    assert_eq!(read("sum_of_puts").unwrap(), 15);
+    assert_eq!(read("number_of_marks").unwrap(), 1);
+    let program = Program::new("launched.wgsl", launched).unwrap();
+    let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
+    let event = kernel.launch().workgroups(1).submit().unwrap();
+    event.wait_timeout(MINUTE).unwrap();
+    assert_eq!(read("sum_of_puts").unwrap(), 1015);
+}
+
+/// The failure is told to the caller, and not to whoever looks into the heap next.
+fn a_failed_call_leaves_the_heap_usable(f: &Fixture) {
+    let source = "
+        fn put(at: usm_ptr, word: u32) -> u32 {
+            let place = usm_u32(at);
+            *place = word;
+            assert(word != 13u);
+            return *place;
+        }";
+    let heap = f.device.heap().unwrap();
+    let at = heap.alloc(POISON).unwrap();
+    let server = start_with_pointers(builder(&f.device, source).handler("put"));
+    let put = server.function::<(Ptr<u32>, u32), u32>("put").unwrap();
+    for word in [2, 13, 5, 13] {
+        let result = put.call_timeout(&(at, word), MINUTE);
+        match word {
+            13 => assert!(
+                matches!(&result, Err(CallError::Failed { .. })),
+                "{result:?}"
+            ),
+            word => assert_eq!(result.unwrap(), word),
+        }
+        assert_eq!(*heap.host().unwrap().get(at).unwrap(), word);
+    }
+    drop(server);
+    heap.free(at).unwrap();
 }
 
 fn arguments_are_checked_when_the_server_starts(f: &Fixture) {

@@ -3,7 +3,7 @@
 use crate::cases;
 use crate::harness::Fixture;
 use crate::kernels::{MEDIAN, medians, noise, run};
-use tombolo::kernel::{KernelError, SpillPolicy};
+use tombolo::kernel::{KernelError, KernelOptions, SpillPolicy};
 use tombolo::{Constants, DeviceBuffer, Kernel, Program, device::Aspect};
 
 cases![
@@ -13,6 +13,7 @@ cases![
     private_arrays_in_private_space,
     private_arrays_sized_by_bool_and_derived_constants,
     aligned_private_arrays,
+    pointers_to_parts_are_passed_to_functions,
     impossible_private_arrays_are_refused,
 ];
 
@@ -229,4 +230,74 @@ fn impossible_private_arrays_are_refused(f: &Fixture) {
     assert!(small.kernel(&program, "main", &constants).is_err());
     let constants = Constants::new().set("N", 16u32);
     assert!(small.kernel(&program, "main", &constants).is_ok());
+}
+
+/// Elements and members, in both spaces, through functions that pass them on, spilled and not.
+fn pointers_to_parts_are_passed_to_functions(f: &Fixture) {
+    const SOURCE: &str = "
+        override N: u32 = 5;
+        struct Pair { x: u32, rows: array<vec2<u32>, N> }
+        @group(0) @binding(0) var<storage, read_write> o: array<u32>;
+        var<private> own: array<array<u32, 3>, 2>;
+        fn grow(p: ptr<function, u32>, by: u32) -> u32 { let old = *p; *p = old * 2u + by; return old; }
+        fn take(p: ptr<function, vec2<u32>>, q: ptr<function, u32>) { (*p).y += *q; *q = (*p).x; }
+        fn row(p: ptr<private, array<u32, 3>>, k: u32) { cell(&(*p)[k % 3u]); cell(&(*p)[2]); }
+        fn cell(p: ptr<private, u32>) { *p += 1u; }
+        fn middle(p: ptr<function, array<u32, N>>, k: u32) -> u32 { return grow(&(*p)[k % N], k); }
+        @compute @workgroup_size(8) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+            let k = id.x;
+            var pair: Pair;
+            var words: array<u32, N>;
+            var sum = grow(&pair.x, k);
+            for (var i = 0u; i < N; i++) {
+                pair.rows[i] = vec2(i, k);
+                let word = &words[i];
+                sum = sum * 3u + grow(word, i) + grow(word, k);
+                if i % 2u == 0u { take(&pair.rows[i], &words[(i + k) % N]); }
+                row(&own[i % 2u], k);
+            }
+            sum = sum * 3u + middle(&words, k);
+            for (var i = 0u; i < N; i++) { sum = sum * 3u + words[i] + pair.rows[i].y; }
+            for (var i = 0u; i < 3u; i++) { sum = sum * 3u + own[0][i] + own[1][i] * 5u; }
+            o[k] = sum + pair.x;
+        }";
+    let expected = |k: u32| {
+        let n = 5;
+        let grow = |word: &mut u32, by: u32| {
+            let old = *word;
+            *word = old * 2 + by;
+            old
+        };
+        let (mut x, mut rows, mut words) = (0, [[0u32; 2]; 5], [0u32; 5]);
+        let mut own = [[0u32; 3]; 2];
+        let mut sum = grow(&mut x, k);
+        for i in 0..n {
+            rows[i] = [i as u32, k];
+            let word = &mut words[i];
+            sum = sum * 3 + grow(word, i as u32) + grow(word, k);
+            if i % 2 == 0 {
+                let other = (i + k as usize) % n;
+                rows[i][1] += words[other];
+                words[other] = rows[i][0];
+            }
+            own[i % 2][k as usize % 3] += 1;
+            own[i % 2][2] += 1;
+        }
+        sum = sum * 3 + grow(&mut words[k as usize % n], k);
+        sum = (0..n).fold(sum, |sum, i| sum * 3 + words[i] + rows[i][1]);
+        (0..3).fold(sum, |sum, i| sum * 3 + own[0][i] + own[1][i] * 5) + x
+    };
+    let program = Program::new("parts.wgsl", SOURCE).unwrap();
+    for policy in [SpillPolicy::Never, SpillPolicy::Always] {
+        let mut options = KernelOptions::default();
+        options.spill = Some(policy);
+        let kernel = (f.device)
+            .kernel_with(&program, "main", &Constants::new(), options)
+            .unwrap_or_else(|error| panic!("{policy:?}: {error}"));
+        let o = f.device.buffer(&[u32::MAX; 16]).unwrap();
+        let launch = kernel.launch().buffer("o", &o).invocations(16).submit();
+        launch.unwrap().wait().unwrap();
+        let expected: Vec<u32> = (0..16).map(expected).collect();
+        assert_eq!(o.read().unwrap(), expected, "{policy:?}");
+    }
 }

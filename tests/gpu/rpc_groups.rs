@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::cases;
-use crate::harness::{Fixture, kernel_of, mix, on_many_threads, run_with};
+use crate::harness::{Fixture, kernel_of, mix, run_with};
+use crate::many_threads::on_many_threads;
 use bytemuck::{Pod, Zeroable};
 use tombolo::{
     Constants, Device, DeviceBuffer, HostServices, Kernel, Program,

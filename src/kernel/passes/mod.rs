@@ -14,6 +14,8 @@
 //!
 //! [`spill`] comes when the variables of the runtime are in place, and before the guards, which see its loops.
 //!
+//! [`part_arguments`] is for Vulkan alone, and comes last.
+//!
 //! [`code`] is what passes build new bodies of functions with.
 //!
 //! [`extrema`] comes last of those that add loops: its own need no guard.
@@ -27,6 +29,7 @@ pub mod globals;
 pub mod grid;
 pub mod loop_guard;
 pub(crate) mod nesting;
+pub(crate) mod part_arguments;
 pub mod pointers;
 pub(crate) mod print;
 pub(crate) mod span_checks;

@@ -21,18 +21,21 @@ pub(in crate::launch) enum Marks {
 }
 
 impl Launch {
-    /// Leaves no failure of the launch in its arguments, but for bytes lost on their way.
+    /// Leaves no failure of the launch in its arguments, in device globals and in the heap, but for bytes lost on their
+    /// way.
     pub(crate) fn unmarked(mut self) -> Self {
         self.settings.arguments = Marks::Nothing;
         self
     }
 
-    /// The outcome with which arguments that are written are marked.
+    /// The outcome with which arguments and device globals that are written are marked.
     pub(in crate::launch) fn mark<'a>(&self, ending: &'a Ending) -> Option<&'a Arc<Outcome>> {
-        match self.settings.arguments {
-            Marks::Failures => ending.outcome.as_ref(),
-            Marks::Nothing => None,
-        }
+        ending.outcome.as_ref().filter(|_| self.leaves_marks())
+    }
+
+    /// Whether others meet a failure of the launch in what it writes.
+    pub(in crate::launch) fn leaves_marks(&self) -> bool {
+        self.settings.arguments == Marks::Failures
     }
 }
 

@@ -86,7 +86,8 @@ impl<'s> Part<'s> for Globals {
     }
 
     fn recorded(&mut self, to: &Submission<'_>, ending: &mut Ending) {
-        if let (Some(globals), Some(outcome)) = (&to.launch.settings.globals, &ending.outcome) {
+        let outcome = to.launch.mark(ending);
+        if let (Some(globals), Some(outcome)) = (&to.launch.settings.globals, outcome) {
             for (global, _) in globals.placed.iter().filter(|(_, writable)| *writable) {
                 global.poison(0..global.bytes, outcome);
             }

@@ -76,6 +76,7 @@ impl<'s> Part<'s> for Heap<'s> {
         queue: &mut Recorder<'_>,
         outcome: Option<&Arc<Outcome>>,
     ) -> Result<(), LaunchError> {
+        let outcome = outcome.filter(|_| to.launch.leaves_marks());
         let entered = (self.shared.shared).enter(&self.turn, to.device, &queue.batch(), outcome);
         entered.map_err(LaunchError::from)
     }

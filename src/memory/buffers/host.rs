@@ -141,12 +141,12 @@ impl<T: Pod> Buffer<T> {
         Ok(())
     }
 
-    /// Copies this part to `to`, a part of as many elements: on the device with the last use of this buffer, or else on
-    /// the host. The old bytes of `to` are not moved. Two parts of one buffer must have no bytes in common.
+    /// Copies this part to `to`, a part of as many elements: on the device with the last use of this buffer, or else, and
+    /// where that device has no room for both, on the host. The old bytes of `to` are not moved. Two parts of one buffer must have no bytes in common.
     ///
     /// # Errors
-    /// [`BufferError::OutOfRange`] if the lengths differ; [`BufferError::Overlap`]; as [`Buffer::prefetch`] for both,
-    /// or as [`Buffer::read`] and [`Buffer::write`] where the host copies; [`BufferError::Mapped`].
+    /// [`BufferError::OutOfRange`] if the lengths differ; [`BufferError::Overlap`]; as [`Buffer::prefetch`] for both, but for
+    /// a lack of room, or as [`Buffer::read`] and [`Buffer::write`] where the host copies; [`BufferError::Mapped`].
     pub fn copy_to(&self, to: &Buffer<T>) -> Result<(), BufferError> {
         const WHAT: &str = "copy";
         if self.len != to.len {
@@ -172,11 +172,16 @@ impl<T: Pod> Buffer<T> {
             let last = state.places().into_iter().max_by_key(used);
             last.and_then(|place| Some(Arc::clone(&state.copy(place)?.shared.device)))
         };
-        match place {
+        let copied = match place {
             Some(device) if !from.is_shared() && !target.is_shared() => {
                 copy_on(&device, WHAT, from, target)
             }
-            _ => to.write(0, &self.read()?),
+            _ => return to.write(0, &self.read()?),
+        };
+        match copied {
+            // The device was nobody's choice, so that no room there is nobody's error.
+            Err(BufferError::NoRoom { .. }) => to.write(0, &self.read()?),
+            other => other,
         }
     }
 

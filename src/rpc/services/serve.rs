@@ -16,8 +16,13 @@ thread_local! {
 }
 
 /// Whether this thread serves calls, of any services.
-pub(in crate::rpc) fn is_server_thread() -> bool {
+pub(crate) fn is_server_thread() -> bool {
     IS_SERVER.get()
+}
+
+/// Notes that this thread serves calls.
+pub(crate) fn begin_serving() {
+    IS_SERVER.set(true);
 }
 
 /// Notes that this thread serves no more.
@@ -39,7 +44,7 @@ const GLANCES: usize = 8;
 impl Shared {
     /// Notes that this thread serves these functions.
     pub(in crate::rpc) fn serve_on_this_thread(&self) {
-        IS_SERVER.set(true);
+        begin_serving();
         serve(&self.names);
     }
 
