@@ -84,19 +84,35 @@ fn calls_do_not_wait_for_work_groups_that_have_not_begun(f: &Fixture) {
     assert!(server.failure().is_none());
 }
 
-/// Where turns are rationed, a lease that serves many calls in each of its looks counts every turn that they take.
+/// Where turns are rationed, a lease that serves calls in all of its ports counts every turn that they take. The handler takes
+/// time and no turns, so that all ports have calls again whenever the server looks.
 fn leases_full_of_calls_keep_within_the_ration_of_turns(f: &Fixture) {
+    const PORTS: usize = 32;
+    const DIVISIONS: usize = 200;
     let device = f.open(|_| {});
-    for (groups, ports) in [(1, 64), (8, 64), (64, 64)] {
-        let builder = builder(&device, MIX).work_groups(groups).ports(ports);
-        let (server, function) = mixer_of(builder.leases(endless(&device)));
-        let calls: Vec<_> = (0..20_000u32).map(|i| (i, 3 * i)).collect();
-        let expected = calls.iter().map(|&(x, y)| mix(x, y));
-        let got = function.call_all(&calls).unwrap();
-        assert!(expected.eq(got), "{groups} groups");
-        server.stop();
-        assert!(server.failure().is_none(), "{:?}", server.failure());
-    }
+    let divisions = "z = z / (z >> 9u | 1u) ^ y * 0x9e3779b9u;\n".repeat(DIVISIONS);
+    let source = format!(
+        "fn mix(x: u32, y: u32) -> u32 {{ var z = x ^ 0x85ebca6bu;\n{divisions} return z; }}"
+    );
+    let expected = |x: u32, y: u32| {
+        let turn = |z: u32, _| (z / (z >> 9 | 1)) ^ y.wrapping_mul(0x9e37_79b9);
+        (0..DIVISIONS).fold(x ^ 0x85eb_ca6b, turn)
+    };
+    let builder = builder(&device, &source).work_groups(2).ports(PORTS);
+    let (server, function) = mixer_of(builder.leases(endless(&device)));
+    std::thread::scope(|scope| {
+        for thread in 0..PORTS as u32 {
+            let function = &function;
+            scope.spawn(move || {
+                for i in 0..800 {
+                    let got = function.call_timeout(&(thread, i), MINUTE).unwrap();
+                    assert_eq!(got, expected(thread, i), "{thread}: {i}");
+                }
+            });
+        }
+    });
+    server.stop();
+    assert!(server.failure().is_none(), "{:?}", server.failure());
 }
 
 fn whole_work_groups_serve_calls_beside_each_other(f: &Fixture) {

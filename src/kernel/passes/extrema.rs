@@ -12,7 +12,7 @@ use std::convert::Infallible;
 
 use naga::{
     Arena, AtomicFunction, Block, Expression, Function, Handle, LocalVariable, MathFunction,
-    Module, PredeclaredType, Range, Scalar, Span, Statement, Type, TypeInner,
+    Module, PredeclaredType, Range, Scalar, Span, Statement, Type, TypeInner, UniqueArena,
 };
 
 use super::pointers::visit::{operands, used_by};
@@ -34,26 +34,23 @@ struct Types {
 
 /// Rewrites the operations of all functions; whether there were any.
 pub(crate) fn run(module: &mut Module) -> bool {
-    let types = SCALARS.map(|scalar| type_of(module, TypeInner::Scalar(scalar)));
     let functions = module.functions.iter().map(|(_, function)| function);
     let entries = module.entry_points.iter().map(|point| &point.function);
-    if !functions.chain(entries).any(|one| has_any(one, types)) {
+    if !functions
+        .chain(entries)
+        .any(|one| has_any(one, &module.types))
+    {
         return false;
     }
-    let mut known = SCALARS.iter().zip(types);
-    let types = [(); SCALARS.len()].map(|()| {
-        let (scalar, word) = known.next().unwrap_or((&Scalar::U32, types[0]));
-        let outcome = PredeclaredType::AtomicCompareExchangeWeakResult(*scalar);
-        let outcome = module.generate_predeclared_type(outcome);
-        Types { word, outcome }
+    let types = SCALARS.map(|scalar| Types {
+        word: type_of(module, TypeInner::Scalar(scalar)),
+        outcome: module
+            .generate_predeclared_type(PredeclaredType::AtomicCompareExchangeWeakResult(scalar)),
     });
     let functions = module.functions.iter_mut().map(|(_, function)| function);
-    let entries = module
-        .entry_points
-        .iter_mut()
-        .map(|point| &mut point.function);
-    for function in functions.chain(entries) {
-        if has_any(function, types.map(|one| one.word)) {
+    let entries = module.entry_points.iter_mut();
+    for function in functions.chain(entries.map(|point| &mut point.function)) {
+        if has_any(function, &module.types) {
             rewrite(function, types);
         }
     }
@@ -99,11 +96,12 @@ impl Extremum {
     }
 }
 
-fn has_any(function: &Function, words: [Handle<Type>; SCALARS.len()]) -> bool {
+fn has_any(function: &Function, types: &UniqueArena<Type>) -> bool {
     let mut found = false;
     each_statement(&function.body, &mut |statement| {
-        let one = Extremum::of(statement, &function.expressions);
-        found |= one.is_some_and(|one| words.contains(&one.word));
+        found |= Extremum::of(statement, &function.expressions).is_some_and(
+            |one| matches!(types[one.word].inner, TypeInner::Scalar(scalar) if SCALARS.contains(&scalar)),
+        );
     });
     found
 }

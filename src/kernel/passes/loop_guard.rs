@@ -35,13 +35,14 @@ use std::collections::HashMap;
 use std::num::NonZeroU32;
 
 use naga::{
-    AddressSpace, Arena, ArraySize, AtomicFunction, BinaryOperator, Block, Expression, Function,
-    GlobalVariable, Handle, Literal, MemoryDecorations, Module, ResourceBinding, Scalar, Span,
-    Statement, TypeInner,
+    Arena, ArraySize, AtomicFunction, BinaryOperator, Block, Expression, Function, GlobalVariable,
+    Handle, Literal, Module, ResourceBinding, Scalar, Span, Statement, TypeInner,
 };
 
 use super::trip_count::{UNBOUNDED, each_statement, entry_cost};
-use super::{emit_chain, only_if, prepend, reachable, status, type_of, unique_name};
+use super::{
+    emit_chain, only_if, prepend, private_variable, reachable, status, type_of, unique_name,
+};
 
 /// Back-edges kept free of the budget for additions of a driver's compiler.
 const MARGIN: u32 = 64;
@@ -150,15 +151,7 @@ impl Globals {
             },
         );
         let mut private = |name: &str, ty| {
-            let name = Some(unique_name(module, name));
-            let variable = GlobalVariable {
-                name,
-                space: AddressSpace::Private,
-                binding: None,
-                ty,
-                init: None,
-                memory_decorations: MemoryDecorations::empty(),
-            };
+            let variable = private_variable(unique_name(module, name), ty);
             module.global_variables.append(variable, Span::UNDEFINED)
         };
         let marks = private("tombolo_loop", words);

@@ -55,7 +55,10 @@ use std::collections::{BTreeSet, HashSet};
 
 use naga::front::Typifier;
 use naga::proc::{ResolveContext, ResolveError};
-use naga::{Block, Expression, Function, Handle, Module, Span, Statement, Type, TypeInner};
+use naga::{
+    AddressSpace, Block, Expression, Function, GlobalVariable, Handle, MemoryDecorations, Module,
+    Span, Statement, Type, TypeInner,
+};
 use trip_count::each_statement;
 pub(crate) use trip_count::every_loop_ends;
 
@@ -91,6 +94,18 @@ pub(crate) fn unique_name(module: &Module, wanted: &str) -> String {
         number += 1;
     }
     name
+}
+
+/// A variable in private space.
+fn private_variable(name: String, ty: Handle<Type>) -> GlobalVariable {
+    GlobalVariable {
+        name: Some(name),
+        space: AddressSpace::Private,
+        binding: None,
+        ty,
+        init: None,
+        memory_decorations: MemoryDecorations::empty(),
+    }
 }
 
 /// The handle of the unnamed type `inner`, added where missing in the module.

@@ -8,8 +8,10 @@ use std::collections::HashMap;
 
 use naga::{
     AddressSpace, Arena, Block, Expression, Function, GlobalVariable, Handle, LocalVariable,
-    MemoryDecorations, Module, Span, Statement, Type, TypeInner,
+    Module, Span, Statement, Type, TypeInner,
 };
+
+use super::private_variable;
 
 /// The pointee of a parameter, and whether in private space instead of a function's.
 type Pointee = (Handle<Type>, bool);
@@ -163,24 +165,17 @@ impl Caller<'_> {
     fn variable(&mut self, pointee: Pointee, number: usize) -> Handle<Expression> {
         let (function, globals) = (&mut *self.function, &mut *self.globals);
         *self.variables.entry((pointee, number)).or_insert_with(|| {
-            let name = Some("part".to_owned());
+            let name = "part".to_owned();
             let (ty, is_private) = pointee;
             let place = match is_private {
                 false => {
-                    let init = None;
+                    let (name, init) = (Some(name), None);
                     let variable = LocalVariable { name, ty, init };
                     let locals = &mut function.local_variables;
                     Expression::LocalVariable(locals.append(variable, Span::UNDEFINED))
                 }
                 true => {
-                    let variable = GlobalVariable {
-                        name,
-                        space: AddressSpace::Private,
-                        binding: None,
-                        ty,
-                        init: None,
-                        memory_decorations: MemoryDecorations::empty(),
-                    };
+                    let variable = private_variable(name, ty);
                     Expression::GlobalVariable(globals.append(variable, Span::UNDEFINED))
                 }
             };
