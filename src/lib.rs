@@ -230,6 +230,7 @@ mod error;
 mod error_text;
 mod extensions;
 pub mod globals;
+mod guard;
 pub mod kernel;
 pub mod launch;
 pub(crate) mod memory;

@@ -165,10 +165,11 @@ pub enum ExecutionError {
         what: &'static str,
     },
     /// A function of the host that serves a call of a running kernel waits for an end behind that kernel, and so behind
-    /// the function itself.
+    /// the function itself; or for an end behind another kernel that calls functions of the same services, whose last free
+    /// thread this is ([`threads`](crate::calls::HostServicesBuilder::threads)).
     #[error(
-        "`{handler}` serves a call of a kernel that runs on {device}, and must not wait for that device ({what}), which goes \
-         on when the call is answered: have another thread do it, or do it when the launch has ended"
+        "`{handler}` serves calls of kernels that run on {device}, and must not wait for that device ({what}), which goes on \
+         when a call is answered that waits for this function: have another thread do it, or do it when the launch has ended"
     )]
     InHandler {
         /// The attempted operation.

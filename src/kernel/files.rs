@@ -20,7 +20,7 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::declarations::{DeclarationKind, Head, heads, names};
+use super::declarations::{DeclarationKind, Head, attributes, heads, names};
 use super::token::TokenStream;
 
 /// The files of a text.
@@ -175,18 +175,36 @@ impl Joined {
     }
 }
 
-/// Where a source opens something without closing, so that the source would run on into the next source.
-pub(crate) fn unclosed(source: &str) -> Option<Range<usize>> {
+/// Where a source would run on into the next source, and why: something is opened without being closed, or attributes stand
+/// behind the last declaration.
+pub(crate) fn unclosed(source: &str) -> Option<(Range<usize>, &'static str)> {
+    const OPEN: &str = "this is not closed in its source";
     let stream = TokenStream::new(source);
     let is_open =
         |at: &usize| matches!(stream.text(*at), "{" | "(" | "[") && stream.partner(*at).is_none();
-    let bracket = (0..stream.len()).find(is_open);
-    // Inside an open comment, a token appended to the source is no token.
-    let is_comment = || TokenStream::new(&format!("{source}\n;")).len() == stream.len();
-    match bracket {
-        Some(at) => Some(stream.span(at..at + 1)),
-        None => is_comment().then(|| source.rfind("/*").map_or(0..0, |at| at..at + 2)),
+    if let Some(at) = (0..stream.len()).find(is_open) {
+        return Some((stream.span(at..at + 1), OPEN));
     }
+    // Inside an open comment, a token appended to the source is no token.
+    if TokenStream::new(&format!("{source}\n;")).len() == stream.len() {
+        return Some((source.rfind("/*").map_or(0..0, |at| at..at + 2), OPEN));
+    }
+    let place = trailing_attributes(&stream)?;
+    Some((place, "no declaration of this source follows"))
+}
+
+/// The attributes at the end, as bytes.
+fn trailing_attributes(stream: &TokenStream<'_>) -> Option<Range<usize>> {
+    let mut at = heads(stream).last().map_or(0, |last| last.tokens.end);
+    while at < stream.len() {
+        let start = at;
+        let found = attributes(stream, &mut at);
+        if !found.is_empty() && at >= stream.len() {
+            return Some(stream.span(start..stream.len()));
+        }
+        at = at.max(start + 1);
+    }
+    None
 }
 
 /// The directives of a source, each with its semicolon, as bytes.

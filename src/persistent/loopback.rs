@@ -177,7 +177,7 @@ impl Dispatch for Dispatcher {
         match self.0.get(&opcode) {
             None => CallStatus::Unknown,
             Some((words, _)) if *words != arguments.len() => CallStatus::Malformed,
-            Some((_, serve)) => match crate::rpc::guard::guarded(|| serve(arguments, results)) {
+            Some((_, serve)) => match crate::guard::guarded(|| serve(arguments, results)) {
                 Some(()) => CallStatus::Done,
                 None => CallStatus::Panicked,
             },

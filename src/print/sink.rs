@@ -5,6 +5,7 @@ use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::record::PrintRecord;
+use crate::guard::guarded;
 
 /// Takes the lines printed by kernels: in the order of the launches, and within an invocation in the order of its
 /// calls. Lines of different invocations come in no particular order.
@@ -12,6 +13,9 @@ use super::record::PrintRecord;
 /// Closures `FnMut(&PrintRecord)` are sinks. A sink is called by the thread that finds new lines (waiting for an event
 /// or a read-back, or the runtime's own), and by a single thread at a time; a sink may use this device and others,
 /// except that waiting inside delivers no further lines.
+///
+/// A panic of a sink reaches nobody, since whoever waits may have nothing to do with the launch: the log tells of it, and the
+/// sink goes on with the next line.
 pub trait PrintSink: Send {
     /// Takes a line.
     fn record(&mut self, record: &PrintRecord<'_>);
@@ -122,10 +126,10 @@ impl PrintTarget {
 
     pub(crate) fn lost(&self, loss: &PrintLoss) {
         match &self.kind {
-            TargetKind::Stdout => println!("{loss}"),
-            TargetKind::Stderr => eprintln!("{loss}"),
-            TargetKind::Log(_) => log::warn!(target: "tombolo::print", "{loss}"),
-            TargetKind::Own(sink) => hold(sink).lost(loss),
+            TargetKind::Stdout => told(|| println!("{loss}")),
+            TargetKind::Stderr => told(|| eprintln!("{loss}")),
+            TargetKind::Log(_) => told(|| log::warn!(target: "tombolo::print", "{loss}")),
+            TargetKind::Own(sink) => told(|| hold(sink).lost(loss)),
         }
     }
 
@@ -171,7 +175,7 @@ impl Piece {
     }
 
     fn write(&mut self) {
-        (self.write)(&self.lines);
+        told(|| (self.write)(&self.lines));
         self.lines.clear();
     }
 }
@@ -183,9 +187,9 @@ impl OpenTarget<'_> {
             false => String::new(),
         };
         match self {
-            Self::Own(sink) => sink.record(record),
+            Self::Own(sink) => told(|| sink.record(record)),
             Self::Log(level) => {
-                log::log!(target: "tombolo::print", *level, "{}{record}", place());
+                told(|| log::log!(target: "tombolo::print", *level, "{}{record}", place()));
             }
             Self::Stream(piece) => piece.line(&place(), |lines| record.write_text(lines)),
         }
@@ -196,6 +200,13 @@ impl OpenTarget<'_> {
         if let Self::Stream(mut piece) = self {
             piece.write();
         }
+    }
+}
+
+/// Calls a sink, or the program's logger, or writes to a stream that somebody may have closed.
+fn told(call: impl FnOnce()) {
+    if guarded(call).is_none() {
+        log::error!("a print sink panicked; it goes on with the next line");
     }
 }
 

@@ -14,6 +14,7 @@ use super::provided::{Provided, outlive_file_size_limit};
 use super::services::{Call, Function, HostServices, Serve, Shared};
 use super::statistics::Counters;
 use super::stream::{CallStream, Session, StreamOpener};
+use crate::device::submissions::Crew;
 use crate::device::wait::lock;
 use crate::kernel::calls::PACKED_CALLS;
 use crate::kernel::calls::{CallDeclaration, CallSet, Signature};
@@ -257,7 +258,7 @@ impl HostServicesBuilder {
         }
         let calls = self.functions.iter().map(|f| Arc::clone(&f.declaration));
         let names = (self.functions.iter()).map(|f| f.declaration.signature.name.clone());
-        let names: Arc<[String]> = names.collect();
+        let crew = Crew::new(names, self.threads);
         let shared = Arc::new(Shared {
             calls: CallSet(calls.collect()),
             functions: self.functions,
@@ -268,7 +269,7 @@ impl HostServicesBuilder {
             idle: self.idle,
             provided: self.provided,
             threads: self.threads,
-            names,
+            crew,
             role: SharedRole::default(),
             served_here,
             wait_budget: self.wait_budget,

@@ -4,7 +4,6 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::guard::guarded;
 use super::port::layout::MAX_PAYLOAD;
 use super::port::protocol::CallStatus;
 use super::port::server::Dispatch;
@@ -13,6 +12,7 @@ use super::statistics::TIMED;
 use super::stream::{Packet, Sessions};
 use crate::clock::Instant;
 use crate::device::submissions::serve_call;
+use crate::guard::guarded;
 use crate::span::span;
 
 /// Functions up to this duration are served with the answers to other calls held back meanwhile.
@@ -231,7 +231,7 @@ impl Dispatch for PortSet<'_> {
         };
         let function = &shared.functions[index];
         let _span = span!("call", function = %function.declaration.signature.name);
-        serve_call(index);
+        let _running = serve_call(index);
         let counters = &function.counters[self.dispatcher.thread];
         let packet = match &function.serve {
             Serve::Call(_) => None,

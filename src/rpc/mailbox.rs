@@ -309,6 +309,11 @@ impl Mailbox {
         Client::new(words, self.layout(), start)
     }
 
+    /// Whether kernels wait for answers.
+    pub fn serves_running_kernels(&self) -> bool {
+        self.serves.is_some()
+    }
+
     pub fn close(&self) {
         self.server.close();
         if let Some(sliced) = self.as_sliced() {

@@ -16,7 +16,6 @@ pub(crate) mod bell;
 mod builder;
 mod dispatcher;
 mod error;
-pub(crate) mod guard;
 mod handler;
 mod idle;
 mod kernel_threads;

@@ -15,6 +15,7 @@ use super::provided::Provided;
 use super::statistics::{Counters, ServiceStatistics};
 use super::stream::Open;
 use crate::device::DeviceShared;
+use crate::device::submissions::Crew;
 use crate::device::wait::lock;
 use crate::kernel::calls::{CallDeclaration, CallSet};
 
@@ -147,8 +148,9 @@ pub(super) struct Function {
 /// some drivers make a wait) or for [`SharedHeap::host`](crate::SharedHeap::host) while the kernel uses the heap. Such a wait
 /// is refused, at once, with
 /// [`ExecutionError::InHandler`](crate::device::ExecutionError::InHandler) for as long as anything runs on the device;
-/// a wait for a thread of the function's own is not known to the runtime, and would keep the call waiting. Functions
-/// reach the heap through pointers given as arguments and the services for
+/// so is a wait for a launch on another device whose kernel calls these services, on the last of their
+/// [threads](crate::calls::HostServicesBuilder::threads) that is not in such a wait. A wait for a thread of the function's
+/// own is not known to the runtime, and would keep the call waiting. Functions reach the heap through pointers given as arguments and the services for
 /// [memory](crate::calls::HostServicesBuilder::memory) and files, which know of running kernels.
 ///
 /// Dropping the services stops them.
@@ -169,8 +171,8 @@ pub(crate) struct Shared {
     pub(super) packed: usize,
     pub(super) idle: IdlePolicy,
     pub(super) threads: usize,
-    /// The names of the functions, for threads that serve.
-    pub(super) names: Arc<[String]>,
+    /// Who serves, for waits in functions.
+    pub(crate) crew: Arc<Crew>,
     /// Who serves, where one thread at a time does.
     pub(super) role: SharedRole,
     /// No thread serves: whoever awaits a launch does ([`Shared::serve_here`]).

@@ -13,9 +13,9 @@ use std::sync::{Mutex, PoisonError};
 
 use bytemuck::Pod;
 
-use super::guard::guarded;
 use super::handler::{put, take};
 use super::port::protocol::CallStatus;
+use crate::guard::guarded;
 
 /// The host's end of an open stream; made by the function registered with
 /// [`HostServicesBuilder::stream`](crate::calls::HostServicesBuilder::stream).

@@ -142,7 +142,7 @@ fn scene(f: &Fixture) -> Scene {
 /// The error of the runtime that one of any kind was made of.
 fn is_told(error: &(dyn Error + 'static), device: &str) -> bool {
     let text = error.to_string();
-    text.contains("`ask` serves a call of a kernel") && text.contains(device)
+    text.contains("`ask` serves calls of kernels") && text.contains(device)
 }
 
 fn waits_for_the_caller_are_refused(f: &Fixture) {

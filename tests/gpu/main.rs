@@ -46,6 +46,7 @@ mod graphs;
 mod grids;
 mod growing;
 mod handlers;
+mod handlers_elsewhere;
 mod heap;
 mod heap_api;
 mod heap_choice;
@@ -207,6 +208,7 @@ fn main() -> std::process::ExitCode {
         grids::CASES,
         growing::CASES,
         handlers::CASES,
+        handlers_elsewhere::CASES,
         heap::CASES,
         heap_api::CASES,
         heap_choice::CASES,

@@ -8,7 +8,7 @@ use crate::print::{collect, kernel, lines, tiers};
 use tombolo::{
     Constants, Event, PrintOptions, Program,
     launch::LaunchError,
-    print::{PrintRecord, PrintTarget},
+    print::{PrintLoss, PrintRecord, PrintSink, PrintTarget},
 };
 
 cases![
@@ -19,6 +19,7 @@ cases![
     sinks_may_use_the_device,
     a_sink_of_two_devices_may_wait_for_either,
     a_sink_that_panics_gets_the_next_line,
+    a_sink_that_panics_is_told_of_losses_once,
     places_are_those_of_the_source,
     too_much_room_is_refused,
     kernels_that_use_every_binding_print_all_the_same,
@@ -202,13 +203,51 @@ fn a_sink_that_panics_gets_the_next_line(f: &Fixture) {
             .print_to(options)
             .submit()
             .unwrap();
-        // Whoever delivers gets the panic: this thread or the runtime's.
-        for _ in 0..3 {
-            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| event.wait()));
-        }
+        // This thread delivers, or the runtime's.
+        event.wait().unwrap();
         device.finish().unwrap();
         assert_eq!(*seen.lock().unwrap(), ["one", "three"]);
         assert_eq!(*lines.lock().unwrap(), 3);
+    });
+}
+
+/// A sink that panics where lines are lost, too.
+struct Touchy(Arc<Mutex<Vec<u64>>>);
+
+impl PrintSink for Touchy {
+    fn record(&mut self, _: &PrintRecord<'_>) {
+        std::panic::resume_unwind(Box::new("the sink's own"));
+    }
+
+    fn lost(&mut self, loss: &PrintLoss) {
+        self.0.lock().unwrap().push(loss.dropped);
+        std::panic::resume_unwind(Box::new("the sink's own"));
+    }
+}
+
+fn a_sink_that_panics_is_told_of_losses_once(f: &Fixture) {
+    tiers(f, |device| {
+        let kernel = kernel(
+            device,
+            r#"@compute @workgroup_size(1) fn main() {
+                for (var i = 0u; i < 40u; i++) { print("{}", i); }
+            }"#,
+        );
+        let told = Arc::new(Mutex::new(Vec::new()));
+        // A line takes 16 bytes.
+        let mut options = PrintOptions::sink(|_: &PrintRecord<'_>| ());
+        options.target = PrintTarget::new(Touchy(Arc::clone(&told)));
+        options.capacity = 160;
+        let mut launch = kernel.launch().workgroups(1).print_to(options);
+        let event = launch.submit().unwrap();
+        assert_eq!(event.dropped_prints().unwrap(), 30);
+        device.finish().unwrap();
+        // The launch behind has its lines delivered.
+        let (options, taken) = collect();
+        let mut launch = kernel.launch().workgroups(1).print_to(options);
+        launch.submit().unwrap().wait().unwrap();
+        assert_eq!(lines(&taken).len(), 40);
+        assert_eq!(*told.lock().unwrap(), [30]);
     });
 }
 

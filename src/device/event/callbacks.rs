@@ -11,7 +11,6 @@ use std::collections::VecDeque;
 use std::future::Future;
 #[cfg(not(web))]
 use std::future::IntoFuture;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
@@ -20,6 +19,7 @@ use super::{Event, EventFuture, WaitError};
 use crate::device::exit::{self, Worker};
 use crate::device::outcome::ExecutionError;
 use crate::device::wait::lock;
+use crate::guard::guarded;
 
 /// The result of a command.
 type Ended = Result<(), Arc<ExecutionError>>;
@@ -217,12 +217,7 @@ impl Task {
 
 /// Runs a callback, whose panic goes no further.
 fn run(callback: Callback, ended: Ended) {
-    let called = catch_unwind(AssertUnwindSafe(|| callback(ended)));
-    if let Err(panic) = called {
+    if guarded(|| callback(ended)).is_none() {
         log::error!("a callback at the end of a command has panicked");
-        // The drop of what it threw may panic, too.
-        if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-            std::mem::forget(again);
-        }
     }
 }

@@ -175,7 +175,6 @@ impl Job {
         loop {
             let at = reading.at.get();
             let take = |record: &PrintRecord<'_>, next| {
-                // Before the call of the sink: a panicking sink is not given the same line again.
                 reading.at.set(next);
                 let target = target.get_or_insert_with(|| self.options.target.open());
                 target.record(record, self.options.locate);

@@ -17,7 +17,6 @@ mod memory;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -266,10 +265,7 @@ impl Hub {
     fn work(&self) {
         let mut nap = NAP.0;
         loop {
-            let found = catch_unwind(AssertUnwindSafe(|| exit::inside(|| self.deliver())));
-            if found.is_err() {
-                log::error!("a print sink panicked; it goes on with the next line");
-            }
+            let found = exit::inside(|| self.deliver());
             let jobs = lock(&self.jobs);
             let look = match jobs.front() {
                 None if self.is_closed.load(Ordering::Acquire) => return,
@@ -282,8 +278,8 @@ impl Hub {
                 Look::Soon | Look::Later if self.is_closed.load(Ordering::Acquire) => return,
                 Look::Soon => {
                     nap = match found {
-                        Ok(false) => (nap * 2).min(NAP.1),
-                        _ => NAP.0,
+                        false => (nap * 2).min(NAP.1),
+                        true => NAP.0,
                     };
                     drop(sleep(&self.changed, jobs, Some(nap)));
                 }
@@ -332,7 +328,7 @@ thread_local! {
     static IN_SINK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The time in which a thread delivers; over even if a sink panics.
+/// The time in which a thread delivers.
 struct InSink;
 
 impl InSink {

@@ -11,7 +11,7 @@ use crate::device::capture;
 use crate::device::external_dependency::ExternalDependency;
 use crate::device::outcome::ExecutionError;
 use crate::device::status::PendingMirror;
-use crate::device::submissions::{Batch, ClosedBatch, Commands, in_handler};
+use crate::device::submissions::{Batch, ClosedBatch, Commands};
 
 /// Batches in line that wait for other devices, before a thread that records more waits as well.
 const MOST_IN_LINE: usize = 4;
@@ -131,7 +131,7 @@ impl Recorder<'_> {
             if !are_complete {
                 // The batches stay, and go when their dependencies are complete.
                 let what = "a batch that comes behind what another device does";
-                return Err(Arc::new(in_handler(what)));
+                return Err(Arc::new(self.device.submissions.in_handler(what)));
             }
         }
     }

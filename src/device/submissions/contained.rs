@@ -16,6 +16,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::super::outcome::ExecutionError;
 
+use crate::guard::forget;
+
 /// The beginning of wgpu's own panics for a failed poll.
 const POLL_FAILED: &str = "Error in Device::poll";
 /// wgpu-hal's word for a device called lost by the driver, as wgpu formats the word.
@@ -127,13 +129,6 @@ fn text(panic: &(dyn Any + Send)) -> String {
     (panic.downcast_ref::<String>().cloned())
         .or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
         .unwrap_or_else(|| "a panic without a text".to_owned())
-}
-
-/// Drops a callback's panic payload, whose own drop may panic.
-fn forget(panic: Box<dyn Any + Send>) {
-    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(panic))) {
-        std::mem::forget(again);
-    }
 }
 
 #[cfg(test)]

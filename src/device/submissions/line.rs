@@ -20,7 +20,6 @@ use super::super::outcome::ExecutionError;
 use super::Submissions;
 use super::batch::{Batch, ClosedBatch};
 use super::contained::{Panicked, contained};
-use super::serving::in_handler;
 use crate::clock::Instant;
 use crate::span::span;
 
@@ -218,9 +217,9 @@ impl Submissions {
         let written = uniforms.map_or(Ok(()), |(ring, bytes)| self.write(queue, &ring, bytes));
         let verdict = match (refused, written) {
             (Some(error), _) | (None, Err(error)) => Err(self.refusal(error.to_string())),
-            (None, Ok(())) if !are_complete => Err(in_handler(
-                "a batch that comes behind what another device does",
-            )),
+            (None, Ok(())) if !are_complete => {
+                Err(self.in_handler("a batch that comes behind what another device does"))
+            }
             (None, Ok(())) => match commands.make() {
                 Ok(commands) => self.submit(queue, sending.number, commands),
                 Err(message) => Err(self.refusal(message)),

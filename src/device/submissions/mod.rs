@@ -47,7 +47,7 @@ use super::wait_policy::WaitPolicy;
 
 pub(crate) use batch::{Batch, ClosedBatch, Commands, Hook, Standing};
 pub(crate) use contained::Held;
-pub(crate) use serving::{Served, in_handler, serve, serve_call, serve_device};
+pub(crate) use serving::{Crew, Served, serve, serve_call, serve_device};
 pub(crate) use waiting::Progress;
 
 use ledger::Ledger;
@@ -75,6 +75,7 @@ pub(crate) struct Submissions {
     spin: Duration,
     /// Waits of the program are refused.
     never_blocks: bool,
+    callers: serving::Callers,
     /// Whom the end of the next submission wakes.
     #[cfg(web)]
     sleepers: Arc<late::Sleepers>,
@@ -101,6 +102,7 @@ impl Submissions {
             signal,
             spin: wait.looks_for(raw.adapter_info().device_type),
             never_blocks: wait.never_blocks(),
+            callers: serving::Callers::default(),
             #[cfg(web)]
             sleepers: Arc::default(),
             raw: raw.clone(),

@@ -111,6 +111,13 @@ impl Submissions {
         if !is_look && (cfg!(web) || self.may_submit_behind(batch, "a wait").is_err()) {
             return Progress::Refused;
         }
+        let _absent = match is_look {
+            true => None,
+            false => match self.leave_crew(batch) {
+                Ok(absent) => absent,
+                Err(()) => return Progress::Refused,
+            },
+        };
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let (mut pace, mut looks) = (Pace::default(), 0);
         loop {

@@ -186,13 +186,19 @@ fn a_source_does_not_run_on_into_the_next() {
         ("const x = (1;", 11),
         ("const x = 1; /* and so on", 14),
         ("/* a */ /* b /* c */", 14),
+        ("const x = 1; @compute @workgroup_size(4) // g", 14),
+        ("@must_use", 1),
+        ("what @is @this(1)", 6),
     ] {
         let builder = crate::Program::builder().source("open.wgsl", open);
         let fault = fault(builder.source("next.wgsl", "fn g() {}"));
         let place = (fault.file.as_str(), fault.line, fault.column);
         assert_eq!(place, ("open.wgsl", 1, column), "{fault}");
     }
-    assert_eq!(unclosed("/* { */ fn f() { /* } */ } // {"), None);
+    assert_eq!(unclosed("/* { */ @must_use fn f() { /* } */ } // {"), None);
+    // Not in the square of their number.
+    let many = "@a ".repeat(1 << 18) + "x";
+    assert_eq!(unclosed(&many), None);
 }
 
 #[test]

@@ -107,17 +107,16 @@ fn is_short(sources: &[(String, Arc<str>)]) -> Result<(), KernelError> {
 
 /// Refuses a source that would run on into the next one.
 fn is_closed((name, source): &(String, Arc<str>)) -> Result<(), KernelError> {
-    let Some(place) = unclosed(source) else {
+    let Some((place, message)) = unclosed(source) else {
         return Ok(());
     };
     let reporter = Reporter {
         files: &Files::one(name, source),
         text: &EditedText::unchanged(Arc::clone(source)),
     };
-    let message = "this is not closed in its source".to_owned();
     let labels = vec![(place, String::new())];
     Err(KernelError::Syntax(reporter.at(
-        message,
+        message.to_owned(),
         labels,
         Vec::new(),
     )))
@@ -125,9 +124,13 @@ fn is_closed((name, source): &(String, Arc<str>)) -> Result<(), KernelError> {
 
 impl ProgramBuilder {
     /// Adds a source. `name` is for messages, usually a file name. The same source added again is there once, so that
-    /// libraries can each add what they need.
+    /// libraries can each add what they need. A byte-order mark in front is left out.
     pub fn source(mut self, name: impl Into<String>, source: impl Into<Arc<str>>) -> Self {
-        let (name, source) = (name.into(), source.into());
+        let (name, mut source) = (name.into(), source.into());
+        // Some editors begin files with a byte-order mark, which is no part of a WGSL text.
+        if let Some(text) = source.strip_prefix('\u{feff}') {
+            source = text.into();
+        }
         match self.sources.iter().find(|(known, _)| *known == name) {
             Some((_, known)) if *known == source => {}
             Some(_) => self.wrong(ProgramMistake::TwoSources { name }),

@@ -86,6 +86,15 @@ fn nothing_is_changed_where_no_convention_is_used() {
     assert!(Arc::ptr_eq(made.text.text(), &source));
 }
 
+#[test]
+fn a_byte_order_mark_in_front_is_no_part_of_the_text() {
+    let text = "fn f() {}\n";
+    let program = Program::new("p", format!("\u{feff}{text}")).unwrap();
+    assert_eq!(program.source(), text);
+    // Anywhere else it is a fault.
+    assert!(Program::new("p", format!("{text}\u{feff}")).is_err());
+}
+
 const WORDS: &str = "override N|override M|: u32|: bool|= 4|= N|;|;|fn main|fn f|\\(\\)|\\{|\\}|@compute @workgroup_size\\(1\\)|\
     @align\\(16\\)|@id\\(1\\)|var a|var<private> b|: array<f32, N>|: array<u32, M \\+ 1>|const K|alias A|struct S|let x|é|//|/\\*|\n";
 

@@ -138,7 +138,14 @@ impl<'s> Part<'s> for Calls {
         Ok(())
     }
 
-    fn recorded(&mut self, _to: &Submission<'_>, ending: &mut Ending) {
+    fn recorded(&mut self, to: &Submission<'_>, ending: &mut Ending) {
+        let calls = &to.launch.settings.calls;
+        if let (Some(services), Some(mailbox)) = (calls.host(), &calls.mailbox)
+            && mailbox.serves_running_kernels()
+        {
+            let submissions = &to.launch.kernel.device.submissions;
+            submissions.will_call(&ending.batch, &services.crew);
+        }
         ending.hooks.extend(self.completion.take());
     }
 

@@ -45,7 +45,7 @@ impl Shared {
     /// Notes that this thread serves these functions.
     pub(in crate::rpc) fn serve_on_this_thread(&self) {
         begin_serving();
-        serve(&self.names);
+        serve(&self.crew);
     }
 
     /// Serves what launches have left behind, on this thread, where no thread of the services' own does. Functions run with

@@ -34,7 +34,7 @@ const ROOMS: [(&str, &[&str]); 13] = [
 ];
 
 /// What lies below all rooms, and the one file that stands above them and may be named everywhere.
-const EVERYWHERE: [&str; 4] = ["clock", "error_text", "extensions", "span"];
+const EVERYWHERE: [&str; 5] = ["clock", "error_text", "extensions", "guard", "span"];
 
 /// The rooms of public modules and names that are called otherwise.
 const ALIASES: [(&str, &str); 12] = [
