@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::record::PrintRecord;
@@ -205,8 +206,13 @@ impl OpenTarget<'_> {
 
 /// Calls a sink, or the program's logger, or writes to a stream that somebody may have closed.
 fn told(call: impl FnOnce()) {
+    static PANICS: AtomicU64 = AtomicU64::new(0);
     if guarded(call).is_none() {
-        log::error!("a print sink panicked; it goes on with the next line");
+        // A sink may panic at each of a million lines.
+        let times = PANICS.fetch_add(1, Ordering::Relaxed) + 1;
+        if times.is_power_of_two() {
+            log::error!("print sinks panicked {times} times; they go on with the next line");
+        }
     }
 }
 
