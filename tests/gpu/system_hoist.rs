@@ -22,6 +22,10 @@ cases![
     pages_that_go_meanwhile_are_found_again,
     pages_that_are_written_stay,
     halves_of_a_pointee_lie_in_frames_apart,
+    pages_that_kept_translations_touch_stay_from_launch_to_launch,
+    the_first_of_several_faults_is_told,
+    a_loop_behind_a_fault_ends,
+    a_page_behind_that_is_not_lent_is_not_asked_for,
 ];
 
 /// With and without translations that are kept.
@@ -168,6 +172,20 @@ fn elements_beyond_an_array_lie_behind_the_pointee(f: &Fixture) {
                     .wrapping_add(values[(begin + i * 600) as usize])
             });
             assert_eq!(o.read().unwrap(), [expected], "{hoisted} {tier:?} {begin}");
+            let mut memory = SystemMemory::new();
+            let pointer = memory.lend(&values[..2000]);
+            memory.set_tier(tier);
+            let ended = (kernel.launch().value("words", &pointer))
+                .value("begin", &begin)
+                .buffer("o", &o)
+                .workgroups(1)
+                .run_system(&mut memory);
+            let error = pointer_error(ended.unwrap_err());
+            let ExecutionError::Pointer { address, .. } = &*error else {
+                panic!("{error}");
+            };
+            let beyond = pointer.address() + 4 * u64::from(2400 + begin);
+            assert_eq!(*address, beyond, "{hoisted} {tier:?} {begin}");
         }
     }
 }
@@ -325,16 +343,40 @@ const WANDER: &str = "
 
 const WRITE: &str = "n.b = sum ^ 9u;";
 
-/// Launches the kernel above, with `frames` frames, in the live tier. Nodes and words lie in pages of their own, each node
+/// Launches the kernel above, with `frames` frames, in the live tier, where 41 pages of words and 10 of nodes are lent. Nodes and words lie in pages of their own, each node
 /// `begin` words behind the beginning of a page.
 fn wander(f: &Fixture, write: &str, hoisted: bool, (frames, begin): (u64, usize)) {
-    let source = WANDER.replace("WRITE", write);
+    wander_in(
+        f,
+        SystemTier::Live,
+        (41, 10),
+        write,
+        hoisted,
+        (frames, begin),
+    );
+}
+
+/// The same in a tier, with so many pages of words and of nodes lent. In the sliced tier the last node comes first, so that
+/// its page comes before those in front, and frames of neighbours are none.
+fn wander_in(
+    f: &Fixture,
+    tier: SystemTier,
+    (word_pages, node_pages): (u32, u32),
+    write: &str,
+    hoisted: bool,
+    (frames, begin): (u64, usize),
+) {
+    let mut source = WANDER.replace("WRITE", write);
+    let is_sliced = tier == SystemTier::Sliced;
+    if is_sliced {
+        source = source.replace("i * 4096u", "(7u - i) * 4096u");
+    }
     let kernel = kernel(&f.device, &source, hoisted);
-    let values = numbers(41 * 1024);
-    let mut lent = numbers(10 * 1024);
+    let values = numbers(word_pages * 1024);
+    let mut lent = numbers(node_pages * 1024);
     let at = |i: usize| (i + 1) * 1024 - lent.as_ptr() as usize / 4 % 1024 + begin;
     let first = at(0);
-    let node = |i: usize| first + i * 1024;
+    let node = |i: usize| first + if is_sliced { 7 - i } else { i } * 1024;
     let mut expected = lent.clone();
     let sums: Vec<u32> = (0..8)
         .map(|i| {
@@ -356,7 +398,7 @@ fn wander(f: &Fixture, write: &str, hoisted: bool, (frames, begin): (u64, usize)
     let mut memory = SystemMemory::new();
     let nodes = memory.lend_mut(&mut lent).address() + 4 * first as u64;
     let words = memory.lend(&values);
-    memory.set_tier(Some(SystemTier::Live));
+    memory.set_tier(Some(tier));
     memory.set_pool_bytes(frames * 4096);
     let ended = (kernel
         .launch()
@@ -374,8 +416,9 @@ fn wander(f: &Fixture, write: &str, hoisted: bool, (frames, begin): (u64, usize)
         // On a card pages stay while a kernel runs, and a single work-group touches more than fit; a busy machine may use up a
         // ration of turns.
         Err(SystemError::PoolFull { .. })
-            if !crate::system_pool::makes_room(f) || f.device.capabilities().needs_loop_guard() => {
-        }
+            if tier == SystemTier::Live
+                && (!crate::system_pool::makes_room(f)
+                    || f.device.capabilities().needs_loop_guard()) => {}
         Err(error) => panic!("{error}"),
     }
 }
@@ -402,6 +445,120 @@ fn halves_of_a_pointee_lie_in_frames_apart(f: &Fixture) {
     for hoisted in KEPT {
         for (write, frames) in [("", 3), ("", 5), (WRITE, 12), (WRITE, 14)] {
             wander(f, write, hoisted, (frames, 1022));
+        }
+    }
+}
+
+/// The kernel touches 41 pages of words, 9 of nodes, and the frame of zeros; others come by patterns and have to go again.
+fn pages_that_kept_translations_touch_stay_from_launch_to_launch(f: &Fixture) {
+    for hoisted in KEPT {
+        for (write, frames) in [("", 53), ("", 64), (WRITE, 53)] {
+            let lent = (200, 100);
+            wander_in(f, SystemTier::Sliced, lent, write, hoisted, (frames, 1022));
+        }
+    }
+}
+
+/// Faults of members and of words, in one order and in the other, in a function and in front of an early end.
+fn the_first_of_several_faults_is_told(f: &Fixture) {
+    let source = "
+        struct Parts { a: u32, b: u32, c: u32, d: u32, e: vec4<u32> }
+        alias Words = array<u32>;
+        @group(0) @binding(0) var<uniform> at: usm_ptr;
+        @group(0) @binding(1) var<uniform> choice: u32;
+        @group(0) @binding(2) var<storage, read_write> o: array<u32>;
+        fn both(parts: ptr<storage, Parts, read_write>) -> u32 { return parts.a + parts.d; }
+        @compute @workgroup_size(1) fn main() {
+            let parts = usm_Parts(at);
+            let w = usm_Words(at);
+            o[0] = parts.a;
+            switch choice {
+                case 0u: { o[1] = parts.e.y; o[2] = w[9u + o[3]]; o[2] += parts.d; }
+                case 1u: { o[2] = w[9u + o[3]]; o[1] = parts.e.y; }
+                case 2u: { o[1] = both(parts); o[2] = parts.e.y; return; }
+                case 3u: { parts.e.z = 7u; return; }
+                default: { o[1] = parts.b + parts.c; }
+            }
+            o[2] = parts.a;
+        }";
+    let values: Vec<[u32; 4]> = vec![[10, 11, 12, 13], [14, 15, 16, 17]];
+    let words = values.as_flattened();
+    let start = words.as_ptr() as u64;
+    let o: DeviceBuffer<u32> = f.device.buffer(&[0; 4]).unwrap();
+    for hoisted in KEPT {
+        let kernel = kernel(&f.device, source, hoisted);
+        for (choice, beyond) in [
+            (0, Some(20)),
+            (1, Some(36)),
+            (2, Some(12)),
+            (3, Some(24)),
+            (4, None),
+        ] {
+            let mut memory = SystemMemory::new();
+            memory.lend(&words[..3]);
+            let ended = outcome(&kernel, &o, start, choice, &mut memory);
+            let address = ended.err().map(|(address, _)| address);
+            assert_eq!(address, beyond.map(|at| start + at), "{hoisted} {choice}");
+        }
+    }
+}
+
+/// What is read beyond is a zero, and the loop waits for another value.
+fn a_loop_behind_a_fault_ends(f: &Fixture) {
+    let source = "
+        struct Parts { a: u32, b: u32, c: u32, d: u32 }
+        @group(0) @binding(0) var<uniform> at: usm_ptr;
+        @group(0) @binding(1) var<uniform> choice: u32;
+        @group(0) @binding(2) var<storage, read_write> o: array<u32>;
+        @compute @workgroup_size(1) fn main() {
+            let parts = usm_Parts(at);
+            o[0] = parts.a;
+            loop {
+                o[1] += 1u;
+                if parts.d == 13u || choice == 1u { break; }
+            }
+        }";
+    let values = [[10u32, 11, 12, 13]];
+    let words = values.as_flattened();
+    let start = words.as_ptr() as u64;
+    let o: DeviceBuffer<u32> = f.device.buffer(&[0; 4]).unwrap();
+    for hoisted in KEPT {
+        let kernel = kernel(&f.device, source, hoisted);
+        for (lent, beyond) in [(3, Some(start + 12)), (4, None)] {
+            let mut memory = SystemMemory::new();
+            memory.lend(&words[..lent]);
+            let ended = outcome(&kernel, &o, start, 0, &mut memory);
+            let address = ended.err().map(|(address, _)| address);
+            assert_eq!(address, beyond, "{hoisted} {lent}");
+        }
+    }
+}
+
+/// A pointee that begins in the last lent page: what is not accessed need not be lent.
+fn a_page_behind_that_is_not_lent_is_not_asked_for(f: &Fixture) {
+    let values = vec![[3u32; 4]; 1024];
+    let words = values.as_flattened();
+    let o: DeviceBuffer<u32> = f.device.buffer(&[0; 4]).unwrap();
+    let first = words.as_ptr() as u64;
+    let border = (first + 4096).next_multiple_of(4096);
+    let inside = ((border - first) / 4) as usize;
+    for (hoisted, tier) in KEPT.into_iter().flat_map(|kept| {
+        [None, Some(SystemTier::Live), Some(SystemTier::Sliced)].map(|tier| (kept, tier))
+    }) {
+        let kernel = kernel(&f.device, PARTS, hoisted);
+        for (lent, choice, beyond) in [
+            (inside, 0, None),
+            (inside, 1, None),
+            (inside, 2, Some(border + 8)),
+            (inside + 2, 2, Some(border + 8)),
+            (inside + 3, 2, None),
+        ] {
+            let mut memory = SystemMemory::new();
+            memory.lend(&words[..lent]);
+            memory.set_tier(tier);
+            let ended = outcome(&kernel, &o, border - 16, choice, &mut memory);
+            let address = ended.err().map(|(address, _)| address);
+            assert_eq!(address, beyond, "{hoisted} {tier:?} {lent} {choice}");
         }
     }
 }
