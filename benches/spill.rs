@@ -2,8 +2,9 @@
 //!
 //! A kernel with a private array in scratch memory, and the same kernel with a scratch buffer written by hand, on raw
 //! wgpu, in turn: arrays of 1 KiB to 1 MiB an invocation. By hand, the words of the invocations of a work-group lie side
-//! by side, too, and nothing is set to zero first, since the kernel fills its array. Each row is the median of the
-//! ratios of the pairs. The last lines are the rows:
+//! by side, too, and nothing is set to zero first, since the kernel fills its array. Rows that end in `_by_hand` compare
+//! the kernel by hand with itself in another buffer, which is what the machine and the place in memory make of equal
+//! sides. Each row is the median of the ratios of the pairs. The last lines are the rows:
 //! `ratio <row>/<adapter> = <median> (<min>..<max>) goal <= <limit>`.
 
 mod support;
@@ -14,8 +15,12 @@ use tombolo::{Constants, Context, Device, DeviceOptions, Program};
 
 use support::{Error, Raw, pairs, word};
 
-/// Pairs measured for each row.
-const PAIRS: usize = 31;
+/// Places in memory measured for each row: which pages a buffer gets decides which lines of caches its words share, for as
+/// long as the buffer is there.
+const PLACES: usize = 8;
+
+/// Pairs measured in each place.
+const PAIRS: usize = 4;
 
 /// Invocations of a work-group.
 const LANES: u64 = 64;
@@ -64,8 +69,12 @@ fn main() -> Result<(), Error> {
             ("128_kib", 1 << 15),
             ("1_mib", 1 << 18),
         ] {
-            let ratios = arrays(&device, words)?;
+            let [ratios, twins] = arrays(&device, words)?;
             rows.push(support::row(label, name, 1.05, ratios));
+            rows.push(format!(
+                "ratio {label}_by_hand/{name} = {}",
+                support::spread(twins, 3)
+            ));
         }
     }
     for row in rows {
@@ -94,33 +103,49 @@ fn source(words: u64, head: &str, declare: &str, at: &str) -> String {
         .replace("STEPS", &format!("{steps}u"))
 }
 
-/// A spilled array of `words` words, and a scratch buffer by hand.
-fn arrays(device: &Device, words: u64) -> Result<Vec<f64>, Error> {
+/// A spilled array of `words` words, and a scratch buffer by hand; then such buffers by hand on both sides.
+fn arrays(device: &Device, words: u64) -> Result<[Vec<f64>; 2], Error> {
     let groups = (MOST / (4 * words * LANES)).clamp(1, 64);
     let invocations = (groups * LANES) as usize;
-    let sink = device.zeroed::<u32>(invocations)?;
-    let own = device.zeroed::<u32>(invocations)?;
-    let scratch = device.zeroed::<u32>(words as usize * invocations)?;
     let by_hand = source(
         words,
         "@group(0) @binding(1) var<storage, read_write> scratch: array<u32>;",
         "let base = group.x * WORDS * 64u + lane;",
         "scratch[base + (INDEX) * 64u]",
     );
-    let raw = Raw::new(device, &by_hand, &[own.raw(), scratch.raw()]);
     let spilled = source(words, "", "var own: array<u32, WORDS>;", "own[INDEX]");
     let program = Program::new("spill.wgsl", spilled)?;
     let mut options = KernelOptions::default();
     options.spill = Some(SpillPolicy::Always);
     let kernel = device.kernel_with(&program, "main", &Constants::new(), options)?;
-    let mut launch = kernel.launch().buffer("sink", &sink).workgroups(groups);
-    let ratios = pairs(
-        PAIRS,
-        || Ok(launch.submit()?.wait()?),
-        || raw.run(device, 1, groups as u32),
-    )?;
-    if sink.read()? != own.read()? {
-        return Err("the spilled array and the scratch buffer differ".into());
+    let (mut ratios, mut twins) = (Vec::new(), Vec::new());
+    for _ in 0..PLACES {
+        // Gives the scratch memory back, too.
+        device.trim_caches();
+        let sinks: Vec<_> = (0..3)
+            .map(|_| device.zeroed::<u32>(invocations))
+            .collect::<Result<_, _>>()?;
+        let raw: Vec<_> = (sinks[1..].iter())
+            .map(|sink| {
+                let scratch = device.zeroed::<u32>(words as usize * invocations)?;
+                Ok(Raw::new(device, &by_hand, &[sink.raw(), scratch.raw()]))
+            })
+            .collect::<Result<_, Error>>()?;
+        let mut launch = kernel.launch().buffer("sink", &sinks[0]).workgroups(groups);
+        let by_hand = |one: usize| raw[one].run(device, 1, groups as u32);
+        ratios.extend(pairs(
+            PAIRS,
+            || Ok(launch.submit()?.wait()?),
+            || by_hand(0),
+        )?);
+        twins.extend(pairs(PAIRS, || by_hand(1), || by_hand(0))?);
+        let results: Vec<_> = sinks
+            .iter()
+            .map(|sink| sink.read())
+            .collect::<Result<_, _>>()?;
+        if results.iter().any(|result| *result != results[0]) {
+            return Err("the spilled array and the scratch buffer differ".into());
+        }
     }
-    Ok(ratios)
+    Ok([ratios, twins])
 }

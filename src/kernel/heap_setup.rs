@@ -16,7 +16,8 @@ use super::diagnostic::Reporter;
 use super::error::KernelError;
 use super::passes::globals::{self, is_global};
 use super::passes::pointers::{
-    self, ArgumentTable, HeapMemory, PointerFacts, PointerOptions, TableRow, TranslationMode,
+    self, ArgumentTable, HeapMemory, Hoists, PointerFacts, PointerOptions, TableRow,
+    TranslationMode,
 };
 use super::reflect::{ArgumentKind, Interface};
 
@@ -51,8 +52,8 @@ pub(crate) struct HeapSetup {
     pub has_loop_budget: bool,
     /// Pointers in a node choose their binding apart from the rest of the node.
     pub pointers_apart: bool,
-    /// Kernels that follow pointers into lent memory keep translations.
-    pub hoists: bool,
+    /// What kernels that follow pointers into lent memory keep of translations.
+    pub hoists: Hoists,
     /// Posts of calls have separate memory.
     pub splits_ports: bool,
     /// Invocations of a subgroup that call together share a packet.
@@ -95,7 +96,7 @@ impl Default for HeapSetup {
             orders_calls: false,
             has_loop_budget: false,
             pointers_apart: false,
-            hoists: false,
+            hoists: Hoists::Nothing,
             splits_ports: false,
             packs_calls: false,
             live_pages: false,

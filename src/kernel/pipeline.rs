@@ -43,8 +43,8 @@ pub struct KernelOptions {
     /// Whether private arrays move to scratch memory (default: [`DeviceOptions::spill`](crate::DeviceOptions::spill)).
     pub spill: Option<SpillPolicy>,
     /// Whether a pointer into lent memory ([`TranslationMode::System`]) is translated once for several accesses of its
-    /// pointee, where the pointee has a fixed size and lies in one page (default: where branches that no invocation takes
-    /// cost nothing, which leaves out lavapipe and SwiftShader).
+    /// pointee, where the pointee has a fixed size (default: where that takes less time, which leaves out pages that come while
+    /// the kernel runs on lavapipe and SwiftShader).
     pub hoisted: Option<bool>,
 }
 

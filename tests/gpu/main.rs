@@ -123,6 +123,7 @@ mod subgroups;
 mod system;
 mod system_faults;
 mod system_hoist;
+mod system_hoist_frames;
 mod system_kinds;
 mod system_live;
 mod system_paging;
@@ -276,6 +277,7 @@ fn main() -> std::process::ExitCode {
         system::CASES,
         system_faults::CASES,
         system_hoist::CASES,
+        system_hoist_frames::CASES,
         system_kinds::CASES,
         system_live::CASES,
         system_paging::CASES,

@@ -19,15 +19,15 @@ cases![
     a_pointee_that_is_lent_in_part_fails_where_it_ends,
     a_member_that_is_lent_for_reading_is_not_written,
     a_pointer_with_a_wrong_alignment_fails,
-    pages_that_go_meanwhile_are_found_again,
-    pages_that_are_written_stay,
-    halves_of_a_pointee_lie_in_frames_apart,
+    the_first_of_several_faults_is_told,
+    a_loop_behind_a_fault_ends,
+    a_page_behind_that_is_not_lent_is_not_asked_for,
 ];
 
 /// With and without translations that are kept.
-const KEPT: [bool; 2] = [true, false];
+pub const KEPT: [bool; 2] = [true, false];
 
-fn kernel(device: &Device, source: &str, hoisted: bool) -> Kernel {
+pub fn kernel(device: &Device, source: &str, hoisted: bool) -> Kernel {
     let program = Program::new("system.wgsl", source).unwrap();
     let mut options = KernelOptions::default();
     options.pointers = TranslationMode::System;
@@ -168,6 +168,20 @@ fn elements_beyond_an_array_lie_behind_the_pointee(f: &Fixture) {
                     .wrapping_add(values[(begin + i * 600) as usize])
             });
             assert_eq!(o.read().unwrap(), [expected], "{hoisted} {tier:?} {begin}");
+            let mut memory = SystemMemory::new();
+            let pointer = memory.lend(&values[..2000]);
+            memory.set_tier(tier);
+            let ended = (kernel.launch().value("words", &pointer))
+                .value("begin", &begin)
+                .buffer("o", &o)
+                .workgroups(1)
+                .run_system(&mut memory);
+            let error = pointer_error(ended.unwrap_err());
+            let ExecutionError::Pointer { address, .. } = &*error else {
+                panic!("{error}");
+            };
+            let beyond = pointer.address() + 4 * u64::from(2400 + begin);
+            assert_eq!(*address, beyond, "{hoisted} {tier:?} {begin}");
         }
     }
 }
@@ -301,107 +315,106 @@ fn a_pointer_with_a_wrong_alignment_fails(f: &Fixture) {
     }
 }
 
-/// One invocation reads and, if told to, writes a node before and after it has been to as many other pages as take away
-/// all that may be taken away.
-const WANDER: &str = "
-    struct Node { a: u32, b: u32, c: array<u32, 4> }
-    alias Words = array<u32>;
-    @group(0) @binding(0) var<uniform> nodes: usm_ptr;
-    @group(0) @binding(1) var<uniform> words: usm_ptr;
-    @group(0) @binding(2) var<storage, read_write> o: array<u32>;
-    @compute @workgroup_size(1) fn main() {
-        let w = usm_Words(words);
-        for (var i = 0u; i < 8u; i++) {
-            let n = usm_Node(usm_add(nodes, i * 4096u));
-            var sum = n.a;
-            WRITE
-            for (var j = 0u; j < 12u; j++) {
-                sum = sum * 3u + w[(i * 12u + j) % 40u * 1024u];
-                sum = sum * 7u + n.c[j % 4u];
+/// Faults of members and of words, in one order and in the other, in a function and in front of an early end.
+fn the_first_of_several_faults_is_told(f: &Fixture) {
+    let source = "
+        struct Parts { a: u32, b: u32, c: u32, d: u32, e: vec4<u32> }
+        alias Words = array<u32>;
+        @group(0) @binding(0) var<uniform> at: usm_ptr;
+        @group(0) @binding(1) var<uniform> choice: u32;
+        @group(0) @binding(2) var<storage, read_write> o: array<u32>;
+        fn both(parts: ptr<storage, Parts, read_write>) -> u32 { return parts.a + parts.d; }
+        @compute @workgroup_size(1) fn main() {
+            let parts = usm_Parts(at);
+            let w = usm_Words(at);
+            o[0] = parts.a;
+            switch choice {
+                case 0u: { o[1] = parts.e.y; o[2] = w[9u + o[3]]; o[2] += parts.d; }
+                case 1u: { o[2] = w[9u + o[3]]; o[1] = parts.e.y; }
+                case 2u: { o[1] = both(parts); o[2] = parts.e.y; return; }
+                case 3u: { parts.e.z = 7u; return; }
+                default: { o[1] = parts.b + parts.c; }
             }
-            o[i] = sum * 5u + n.b;
-        }
-    }";
-
-const WRITE: &str = "n.b = sum ^ 9u;";
-
-/// Launches the kernel above, with `frames` frames, in the live tier. Nodes and words lie in pages of their own, each node
-/// `begin` words behind the beginning of a page.
-fn wander(f: &Fixture, write: &str, hoisted: bool, (frames, begin): (u64, usize)) {
-    let source = WANDER.replace("WRITE", write);
-    let kernel = kernel(&f.device, &source, hoisted);
-    let values = numbers(41 * 1024);
-    let mut lent = numbers(10 * 1024);
-    let at = |i: usize| (i + 1) * 1024 - lent.as_ptr() as usize / 4 % 1024 + begin;
-    let first = at(0);
-    let node = |i: usize| first + i * 1024;
-    let mut expected = lent.clone();
-    let sums: Vec<u32> = (0..8)
-        .map(|i| {
-            let n = node(i);
-            let mut sum = expected[n];
-            if !write.is_empty() {
-                expected[n + 1] = sum ^ 9;
-            }
-            for j in 0..12 {
-                sum = sum
-                    .wrapping_mul(3)
-                    .wrapping_add(values[(i * 12 + j) % 40 * 1024]);
-                sum = sum.wrapping_mul(7).wrapping_add(expected[n + 2 + j % 4]);
-            }
-            sum.wrapping_mul(5).wrapping_add(expected[n + 1])
-        })
-        .collect();
-    let o: DeviceBuffer<u32> = f.device.buffer(&[0xdead; 8]).unwrap();
-    let mut memory = SystemMemory::new();
-    let nodes = memory.lend_mut(&mut lent).address() + 4 * first as u64;
-    let words = memory.lend(&values);
-    memory.set_tier(Some(SystemTier::Live));
-    memory.set_pool_bytes(frames * 4096);
-    let ended = (kernel
-        .launch()
-        .value("nodes", &Ptr::<u32>::from_address(nodes)))
-    .value("words", &words)
-    .buffer("o", &o)
-    .workgroups(1)
-    .run_system(&mut memory);
-    drop(memory);
-    match ended {
-        Ok(run) => {
-            assert_eq!(o.read().unwrap(), sums, "{hoisted} {frames}: {run:?}");
-            assert!(lent == expected, "{hoisted} {frames}: {run:?}");
-        }
-        // On a card pages stay while a kernel runs, and a single work-group touches more than fit; a busy machine may use up a
-        // ration of turns.
-        Err(SystemError::PoolFull { .. })
-            if !crate::system_pool::makes_room(f) || f.device.capabilities().needs_loop_guard() => {
-        }
-        Err(error) => panic!("{error}"),
-    }
-}
-
-fn pages_that_go_meanwhile_are_found_again(f: &Fixture) {
+            o[2] = parts.a;
+        }";
+    let values: Vec<[u32; 4]> = vec![[10, 11, 12, 13], [14, 15, 16, 17]];
+    let words = values.as_flattened();
+    let start = words.as_ptr() as u64;
+    let o: DeviceBuffer<u32> = f.device.buffer(&[0; 4]).unwrap();
     for hoisted in KEPT {
-        for frames in [2, 3, 5] {
-            wander(f, "", hoisted, (frames, 100));
+        let kernel = kernel(&f.device, source, hoisted);
+        for (choice, beyond) in [
+            (0, Some(20)),
+            (1, Some(36)),
+            (2, Some(12)),
+            (3, Some(24)),
+            (4, None),
+        ] {
+            let mut memory = SystemMemory::new();
+            memory.lend(&words[..3]);
+            let ended = outcome(&kernel, &o, start, choice, &mut memory);
+            let address = ended.err().map(|(address, _)| address);
+            assert_eq!(address, beyond.map(|at| start + at), "{hoisted} {choice}");
         }
     }
 }
 
-fn pages_that_are_written_stay(f: &Fixture) {
+/// What is read beyond is a zero, and the loop waits for another value.
+fn a_loop_behind_a_fault_ends(f: &Fixture) {
+    let source = "
+        struct Parts { a: u32, b: u32, c: u32, d: u32 }
+        @group(0) @binding(0) var<uniform> at: usm_ptr;
+        @group(0) @binding(1) var<uniform> choice: u32;
+        @group(0) @binding(2) var<storage, read_write> o: array<u32>;
+        @compute @workgroup_size(1) fn main() {
+            let parts = usm_Parts(at);
+            o[0] = parts.a;
+            loop {
+                o[1] += 1u;
+                if parts.d == 13u || choice == 1u { break; }
+            }
+        }";
+    let values = [[10u32, 11, 12, 13]];
+    let words = values.as_flattened();
+    let start = words.as_ptr() as u64;
+    let o: DeviceBuffer<u32> = f.device.buffer(&[0; 4]).unwrap();
     for hoisted in KEPT {
-        for frames in [11, 14] {
-            wander(f, WRITE, hoisted, (frames, 100));
+        let kernel = kernel(&f.device, source, hoisted);
+        for (lent, beyond) in [(3, Some(start + 12)), (4, None)] {
+            let mut memory = SystemMemory::new();
+            memory.lend(&words[..lent]);
+            let ended = outcome(&kernel, &o, start, 0, &mut memory);
+            let address = ended.err().map(|(address, _)| address);
+            assert_eq!(address, beyond, "{hoisted} {lent}");
         }
     }
 }
 
-/// Frames of neighbouring pages are no neighbours where pages come one by one: the array of each node lies in another page
-/// than the rest.
-fn halves_of_a_pointee_lie_in_frames_apart(f: &Fixture) {
-    for hoisted in KEPT {
-        for (write, frames) in [("", 3), ("", 5), (WRITE, 12), (WRITE, 14)] {
-            wander(f, write, hoisted, (frames, 1022));
+/// A pointee that begins in the last lent page: what is not accessed need not be lent.
+fn a_page_behind_that_is_not_lent_is_not_asked_for(f: &Fixture) {
+    let values = vec![[3u32; 4]; 1024];
+    let words = values.as_flattened();
+    let o: DeviceBuffer<u32> = f.device.buffer(&[0; 4]).unwrap();
+    let first = words.as_ptr() as u64;
+    let border = (first + 4096).next_multiple_of(4096);
+    let inside = ((border - first) / 4) as usize;
+    for (hoisted, tier) in KEPT.into_iter().flat_map(|kept| {
+        [None, Some(SystemTier::Live), Some(SystemTier::Sliced)].map(|tier| (kept, tier))
+    }) {
+        let kernel = kernel(&f.device, PARTS, hoisted);
+        for (lent, choice, beyond) in [
+            (inside, 0, None),
+            (inside, 1, None),
+            (inside, 2, Some(border + 8)),
+            (inside + 2, 2, Some(border + 8)),
+            (inside + 3, 2, None),
+        ] {
+            let mut memory = SystemMemory::new();
+            memory.lend(&words[..lent]);
+            memory.set_tier(tier);
+            let ended = outcome(&kernel, &o, border - 16, choice, &mut memory);
+            let address = ended.err().map(|(address, _)| address);
+            assert_eq!(address, beyond, "{hoisted} {tier:?} {lent} {choice}");
         }
     }
 }

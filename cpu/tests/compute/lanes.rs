@@ -295,3 +295,28 @@ fn branches_that_no_lane_of_a_vector_takes() {
         }
     }
 }
+
+/// Products and quotients by powers of two are shifts. A float whose bits are a power of two is none, nor is a product of
+/// which one factor differs from lane to lane.
+#[test]
+fn products_by_powers_of_two_are_those_by_other_numbers() {
+    check(
+        "let x = i * 0x9e3779b9u;
+         let s = bitcast<i32>(x);
+         var sum = (x * 1u) ^ (x * 64u) ^ (x * 0x80000000u);
+         sum = sum * 31u + bitcast<u32>((s * 16i) ^ (s * i32(-2147483648)));
+         sum = sum * 31u + (x / 8u) + (x % 32u);
+         sum = sum * 31u + bitcast<u32>(f32(i) * 2.0f) + x * (1u << (i & 7u));
+         out[i] = sum;",
+        |i| {
+            let x = i.wrapping_mul(0x9e37_79b9);
+            let s = x as i32;
+            let mut sum = x ^ x.wrapping_mul(64) ^ x.wrapping_mul(0x8000_0000);
+            let signed = s.wrapping_mul(16) ^ s.wrapping_mul(i32::MIN);
+            sum = sum.wrapping_mul(31).wrapping_add(signed as u32);
+            sum = sum.wrapping_mul(31).wrapping_add(x / 8 + x % 32);
+            let float = (i as f32 * 2.0).to_bits();
+            (sum.wrapping_mul(31).wrapping_add(float)).wrapping_add(x.wrapping_mul(1 << (i & 7)))
+        },
+    );
+}

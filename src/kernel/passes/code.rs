@@ -142,14 +142,12 @@ pub(super) trait Emitter {
         self.binary(op, left, right)
     }
 
-    /// `value * constant`
+    /// `value * constant`. Compilers make shifts of products by powers of two where shifts are faster. SwiftShader makes
+    /// neither of the other, and shifts the invocations of a vector one by one.
     fn times(&mut self, value: Value, constant: u32) -> Value {
         match constant {
             1 => value,
-            c if c.is_power_of_two() => {
-                self.with(BinaryOperator::ShiftLeft, value, c.trailing_zeros())
-            }
-            c => self.with(BinaryOperator::Multiply, value, c),
+            _ => self.with(BinaryOperator::Multiply, value, constant),
         }
     }
 

@@ -15,8 +15,8 @@ use naga::{
     Module, PredeclaredType, Range, Scalar, Span, Statement, Type, TypeInner, UniqueArena,
 };
 
+use super::blocks::{each_statement, each_statement_mut, rebuild};
 use super::pointers::visit::{operands, used_by};
-use super::trip_count::each_statement;
 use super::type_of;
 
 /// The scalars that there are such operations of.
@@ -157,35 +157,18 @@ fn put_in_front<const N: usize>(function: &mut Function, first: [Expression; N])
 
 /// Has a block name expressions by their new places.
 fn follow(block: &mut Block, places: &[Value]) {
-    for statement in block.iter_mut() {
-        let go = &mut |value: &mut Value| {
-            *value = places[value.index()];
-            Ok(())
-        };
-        let go_result = &mut |value: &mut Value| {
-            *value = places[value.index()];
-            Ok(())
-        };
-        let _: Result<(), Infallible> = used_by(statement, go, go_result);
+    let go = |value: &mut Value| -> Result<(), Infallible> {
+        *value = places[value.index()];
+        Ok(())
+    };
+    let _ = each_statement_mut(block, &mut |statement, _| {
         if let Statement::Emit(range) = statement
             && let Some((first, last)) = range.first_and_last()
         {
             *range = Range::new_from_bounds(places[first.index()], places[last.index()]);
         }
-        each_block(statement, &mut |inner| follow(inner, places));
-    }
-}
-
-fn each_block(statement: &mut Statement, visit: &mut dyn FnMut(&mut Block)) {
-    match statement {
-        Statement::Block(inner) => visit(inner),
-        Statement::If { accept, reject, .. } => [accept, reject].into_iter().for_each(visit),
-        Statement::Switch { cases, .. } => cases.iter_mut().for_each(|case| visit(&mut case.body)),
-        Statement::Loop {
-            body, continuing, ..
-        } => [body, continuing].into_iter().for_each(visit),
-        _ => {}
-    }
+        used_by(statement, &mut { go }, &mut { go })
+    });
 }
 
 /// Replaces the operations in a block. `known` has for each word the type of an exchange's outcome, and the pointer of the
@@ -195,17 +178,13 @@ fn loops(
     expressions: &mut Arena<Expression>,
     known: &HashMap<Handle<Type>, (Handle<Type>, Value)>,
 ) {
-    for (mut statement, span) in std::mem::take(block).span_into_iter() {
-        each_block(&mut statement, &mut |inner| {
-            loops(inner, expressions, known)
-        });
+    rebuild(block, &mut |statement, span, block| {
         let one = Extremum::of(&statement, expressions);
         let Some((one, (outcome, old))) = one.and_then(|one| {
             let types = known.get(&one.word).copied();
             types.map(|types| (one, types))
         }) else {
-            block.push(statement, span);
-            continue;
+            return block.push(statement, span);
         };
         block.push(
             exchange_until_done(&one, (outcome, old), expressions, span),
@@ -216,7 +195,7 @@ fn loops(
             Statement::Emit(Range::new_from_bounds(one.result, one.result)),
             span,
         );
-    }
+    });
 }
 
 /// The loop: what is there, and in its place the smaller or the larger one, unless it has changed meanwhile.

@@ -19,8 +19,8 @@ use naga::{
     Range, ResourceBinding, Span, Statement, StorageAccess, StructMember, Type, TypeInner,
 };
 
+use super::blocks::{each_statement, each_statement_mut};
 use super::pointers::visit::{operands, used_by};
-use super::trip_count::each_statement;
 use super::{type_of, unique_name};
 
 /// The group of marked variables; adapters have a handful of groups. Less by 1 than the number for no group at all.
@@ -336,40 +336,20 @@ pub(super) fn move_to(
 
 /// Has the statements of a block, and of the blocks inside, use moved expressions.
 pub(super) fn move_block(map: &Moved, block: &mut Block) {
-    for statement in block.iter_mut() {
-        match statement {
-            Statement::Emit(range) => {
-                // Emitted expressions stay neighbours: only variables, which are never among them, are gone.
-                if let Some((first, last)) = range.first_and_last()
-                    && let (Some(first), Some(last)) = (map.get(&first), map.get(&last))
-                {
-                    *range = Range::new_from_bounds(*first, *last);
-                }
-            }
-            Statement::Block(inner) => move_block(map, inner),
-            Statement::If { accept, reject, .. } => {
-                move_block(map, accept);
-                move_block(map, reject);
-            }
-            Statement::Switch { cases, .. } => {
-                cases
-                    .iter_mut()
-                    .for_each(|case| move_block(map, &mut case.body));
-            }
-            Statement::Loop {
-                body, continuing, ..
-            } => {
-                move_block(map, body);
-                move_block(map, continuing);
-            }
-            _ => {}
+    let _ = each_statement_mut(block, &mut |statement, _| {
+        // Emitted expressions stay neighbours: only variables, which are never among them, are gone.
+        if let Statement::Emit(range) = statement
+            && let Some((first, last)) = range.first_and_last()
+            && let (Some(first), Some(last)) = (map.get(&first), map.get(&last))
+        {
+            *range = Range::new_from_bounds(*first, *last);
         }
-        let _ = used_by(
+        used_by(
             statement,
             &mut |handle| move_to(map, handle),
             &mut |handle| move_to(map, handle),
-        );
-    }
+        )
+    });
 }
 
 #[cfg(test)]

@@ -39,7 +39,8 @@ use naga::{
     Handle, Literal, Module, ResourceBinding, Scalar, Span, Statement, TypeInner,
 };
 
-use super::trip_count::{UNBOUNDED, each_statement, entry_cost};
+use super::blocks::each_statement;
+use super::trip_count::{UNBOUNDED, entry_cost};
 use super::{
     emit_chain, only_if, prepend, private_variable, reachable, status, type_of, unique_name,
 };

@@ -16,13 +16,14 @@
 //!
 //! [`part_arguments`] is for Vulkan alone, and comes last.
 //!
-//! [`code`] is what passes build new bodies of functions with.
+//! [`blocks`] is how passes walk through statements, and [`code`] what they build new bodies of functions with.
 //!
 //! [`extrema`] comes last of those that add loops: its own need no guard.
 //!
 //! Where both are wanted, [`loop_guard`] runs before [`grid`], to see the user's functions by the
 //! user's names.
 
+pub(in crate::kernel) mod blocks;
 mod code;
 pub(crate) mod extrema;
 pub mod globals;
@@ -32,6 +33,7 @@ pub(crate) mod nesting;
 pub(crate) mod part_arguments;
 pub mod pointers;
 pub(crate) mod print;
+mod range;
 pub(crate) mod span_checks;
 pub(crate) mod spans;
 pub(crate) mod spill;
@@ -53,13 +55,13 @@ mod tests_trip_count;
 
 use std::collections::{BTreeSet, HashSet};
 
+use blocks::each_statement;
 use naga::front::Typifier;
 use naga::proc::{ResolveContext, ResolveError};
 use naga::{
     AddressSpace, Block, Expression, Function, GlobalVariable, Handle, MemoryDecorations, Module,
     Span, Statement, Type, TypeInner,
 };
-use trip_count::each_statement;
 pub(crate) use trip_count::every_loop_ends;
 
 /// A name that nothing at module scope has yet: `wanted`, or `wanted` with the first free number.

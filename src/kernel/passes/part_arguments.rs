@@ -11,6 +11,7 @@ use naga::{
     Module, Span, Statement, Type, TypeInner,
 };
 
+use super::blocks::rebuild;
 use super::private_variable;
 
 /// The pointee of a parameter, and whether in private space instead of a function's.
@@ -34,14 +35,14 @@ pub(crate) fn copy(module: &mut Module) {
     let entries = entry_points.iter_mut().map(|entry| &mut entry.function);
     let functions = functions.iter_mut().map(|(_, function)| function);
     for function in functions.chain(entries) {
-        let body = std::mem::take(&mut function.body);
+        let mut body = std::mem::take(&mut function.body);
         let mut caller = Caller {
             function,
             globals: global_variables,
             pointees: &pointees,
             variables: HashMap::new(),
         };
-        let body = caller.block(body);
+        caller.block(&mut body);
         function.body = body;
     }
 }
@@ -91,47 +92,24 @@ struct Caller<'m> {
 }
 
 impl Caller<'_> {
-    fn block(&mut self, block: Block) -> Block {
-        let mut to = Block::with_capacity(block.len());
-        for (mut statement, span) in block.span_into_iter() {
-            match &mut statement {
-                Statement::Block(inner) => *inner = self.block(std::mem::take(inner)),
-                Statement::If { accept, reject, .. } => {
-                    *accept = self.block(std::mem::take(accept));
-                    *reject = self.block(std::mem::take(reject));
-                }
-                Statement::Switch { cases, .. } => {
-                    for case in cases {
-                        case.body = self.block(std::mem::take(&mut case.body));
-                    }
-                }
-                Statement::Loop {
-                    body, continuing, ..
-                } => {
-                    *body = self.block(std::mem::take(body));
-                    *continuing = self.block(std::mem::take(continuing));
-                }
+    fn block(&mut self, block: &mut Block) {
+        rebuild(block, &mut |mut statement, span, to| {
+            let copies = match &mut statement {
                 Statement::Call {
                     function,
                     arguments,
                     ..
-                } => {
-                    let callee = *function;
-                    let copies = self.copies(callee, arguments);
-                    for (part, copy) in &copies {
-                        self.transfer(*part, *copy, span, &mut to);
-                    }
-                    to.push(statement, span);
-                    for (part, copy) in copies {
-                        self.transfer(copy, part, span, &mut to);
-                    }
-                    continue;
-                }
-                _ => {}
+                } => self.copies(*function, arguments),
+                _ => Vec::new(),
+            };
+            for (part, copy) in &copies {
+                self.transfer(*part, *copy, span, to);
             }
             to.push(statement, span);
-        }
-        to
+            for (part, copy) in copies {
+                self.transfer(copy, part, span, to);
+            }
+        });
     }
 
     /// Gives the call variables instead of parts; the parts, each with its variable.

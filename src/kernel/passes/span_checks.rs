@@ -15,6 +15,7 @@ use naga::{
     ScalarKind, Span, Statement,
 };
 
+use super::blocks::rebuild;
 use super::status::{SPAN, SPAN_CLAIM, status_type};
 use super::transplant::Mover;
 use super::unique_name;
@@ -138,8 +139,7 @@ impl SpanChecks {
             checked.insert(handle, (span, [emit, call]));
         }
         if !checked.is_empty() {
-            let body = std::mem::take(&mut function.body);
-            function.body = with_checks(body, &checked);
+            add_checks(&mut function.body, &checked);
         }
     }
 }
@@ -147,56 +147,21 @@ impl SpanChecks {
 /// Statements that follow the evaluation of an expression, with their place.
 type Checks = HashMap<Handle<Expression>, (Span, [Statement; 2])>;
 
-fn with_checks(block: Block, checks: &Checks) -> Block {
-    let mut done = Block::with_capacity(block.len());
-    for (statement, span) in block.span_into_iter() {
-        let statement = match statement {
-            Statement::Emit(range) => {
-                let emitted: HashSet<_> = range.clone().collect();
-                done.push(Statement::Emit(range), span);
-                let mut found: Vec<_> = (checks.iter())
-                    .filter(|(handle, _)| emitted.contains(handle))
-                    .collect();
-                found.sort_by_key(|(handle, _)| **handle);
-                for (_, (place, statements)) in found {
-                    for statement in statements {
-                        done.push(statement.clone(), *place);
-                    }
-                }
-                continue;
-            }
-            Statement::Block(inner) => Statement::Block(with_checks(inner, checks)),
-            Statement::If {
-                condition,
-                accept,
-                reject,
-            } => Statement::If {
-                condition,
-                accept: with_checks(accept, checks),
-                reject: with_checks(reject, checks),
-            },
-            Statement::Switch { selector, cases } => Statement::Switch {
-                selector,
-                cases: cases
-                    .into_iter()
-                    .map(|mut case| {
-                        case.body = with_checks(case.body, checks);
-                        case
-                    })
-                    .collect(),
-            },
-            Statement::Loop {
-                body,
-                continuing,
-                break_if,
-            } => Statement::Loop {
-                body: with_checks(body, checks),
-                continuing: with_checks(continuing, checks),
-                break_if,
-            },
-            other => other,
+fn add_checks(block: &mut Block, checks: &Checks) {
+    rebuild(block, &mut |statement, span, done| {
+        let emitted: HashSet<_> = match &statement {
+            Statement::Emit(range) => range.clone().collect(),
+            _ => HashSet::new(),
         };
         done.push(statement, span);
-    }
-    done
+        let mut found: Vec<_> = (checks.iter())
+            .filter(|(handle, _)| emitted.contains(handle))
+            .collect();
+        found.sort_by_key(|(handle, _)| **handle);
+        for (_, (place, statements)) in found {
+            for statement in statements {
+                done.push(statement.clone(), *place);
+            }
+        }
+    });
 }

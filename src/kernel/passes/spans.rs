@@ -22,11 +22,11 @@ use naga::{
     Module, Span, Statement, Type, TypeInner,
 };
 
+use super::blocks::{each_statement, each_statement_mut};
 use super::globals::{Moved, move_block, move_to};
 use super::pointers::Ty;
 use super::pointers::visit::operands;
 use super::span_checks::{Root, SpanChecks};
-use super::trip_count::each_statement;
 use super::{type_of, typified};
 
 /// A call that does not fit a helper.
@@ -161,44 +161,26 @@ impl Maker {
         typifier: &Typifier,
         block: &mut Block,
     ) -> Result<(), SpanError> {
-        for (statement, span) in block.span_iter_mut() {
-            let span = span.map_or(Span::UNDEFINED, |span| *span);
-            match statement {
-                Statement::Call {
-                    function: called,
-                    arguments,
-                    result,
-                } => {
-                    let new = match self.helpers.contains(called) {
-                        true => self.helper(*called, function, typifier, arguments, span)?,
-                        // Callees come first.
-                        false => self.kept.get(called).copied().unwrap_or(*called),
-                    };
-                    *called = new;
-                    if let Some(result) = result {
-                        *function.expressions.get_mut(*result) = Expression::CallResult(new);
-                    }
-                }
-                Statement::Block(inner) => self.block(function, typifier, inner)?,
-                Statement::If { accept, reject, .. } => {
-                    self.block(function, typifier, accept)?;
-                    self.block(function, typifier, reject)?;
-                }
-                Statement::Switch { cases, .. } => {
-                    for case in cases {
-                        self.block(function, typifier, &mut case.body)?;
-                    }
-                }
-                Statement::Loop {
-                    body, continuing, ..
-                } => {
-                    self.block(function, typifier, body)?;
-                    self.block(function, typifier, continuing)?;
-                }
-                _ => {}
+        each_statement_mut(block, &mut |statement, span| {
+            let Statement::Call {
+                function: called,
+                arguments,
+                result,
+            } = statement
+            else {
+                return Ok(());
+            };
+            let new = match self.helpers.contains(called) {
+                true => self.helper(*called, function, typifier, arguments, *span)?,
+                // Callees come first.
+                false => self.kept.get(called).copied().unwrap_or(*called),
+            };
+            *called = new;
+            if let Some(result) = result {
+                *function.expressions.get_mut(*result) = Expression::CallResult(new);
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// The helper for a call with these arguments.

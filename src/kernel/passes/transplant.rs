@@ -1,12 +1,14 @@
 //! Functions of a text of the runtime's own, moved into the module of a program.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 
 use naga::{
-    Block, Expression, Function, GlobalVariable, Handle, Module, ResourceBinding, Span, Statement,
-    Type, TypeInner,
+    Expression, Function, GlobalVariable, Handle, Module, ResourceBinding, Span, Statement, Type,
+    TypeInner,
 };
 
+use super::blocks::each_statement_mut;
 use super::{type_of, unique_name};
 
 /// Moves functions from one module to another, whose variables and functions are named by `globals` and `functions` first.
@@ -94,33 +96,14 @@ impl<'m> Mover<'m> {
                 _ => {}
             }
         }
-        self.calls(&mut moved.body);
-        // Places of another text would be taken for places in the program.
-        for (_, span) in moved.body.span_iter_mut() {
-            if let Some(span) = span {
-                *span = Span::UNDEFINED;
+        let _ = each_statement_mut(&mut moved.body, &mut |statement, span| {
+            if let Statement::Call { function, .. } = statement {
+                *function = self.functions[function];
             }
-        }
+            // Places of another text would be taken for places in the program.
+            *span = Span::UNDEFINED;
+            Ok::<(), Infallible>(())
+        });
         moved
-    }
-
-    fn calls(&self, block: &mut Block) {
-        for statement in block.iter_mut() {
-            match statement {
-                Statement::Call { function, .. } => *function = self.functions[function],
-                Statement::Block(inner) => self.calls(inner),
-                Statement::If { accept, reject, .. } => {
-                    self.calls(accept);
-                    self.calls(reject);
-                }
-                Statement::Loop {
-                    body, continuing, ..
-                } => {
-                    self.calls(body);
-                    self.calls(continuing);
-                }
-                _ => {}
-            }
-        }
     }
 }

@@ -16,6 +16,8 @@ use naga::{
     Statement, TypeInner, UnaryOperator,
 };
 
+use super::blocks::each_statement;
+
 /// Back-edges that stand for "no bound is known". Sums and products saturate at this value.
 pub(super) const UNBOUNDED: u64 = u64::MAX;
 
@@ -466,37 +468,4 @@ fn continues(block: &Block) -> bool {
         Statement::Switch { ref cases, .. } => cases.iter().any(|case| continues(&case.body)),
         _ => false,
     })
-}
-
-/// Calls `visit` for every statement of `block` and of the inner blocks.
-pub(super) fn each_statement(block: &Block, visit: &mut dyn FnMut(&Statement)) {
-    for statement in block {
-        crate::kernel::work::count(1);
-        visit(statement);
-        match *statement {
-            Statement::Block(ref inner) => each_statement(inner, visit),
-            Statement::If {
-                ref accept,
-                ref reject,
-                ..
-            } => {
-                each_statement(accept, visit);
-                each_statement(reject, visit);
-            }
-            Statement::Switch { ref cases, .. } => {
-                for case in cases {
-                    each_statement(&case.body, visit);
-                }
-            }
-            Statement::Loop {
-                ref body,
-                ref continuing,
-                ..
-            } => {
-                each_statement(body, visit);
-                each_statement(continuing, visit);
-            }
-            _ => {}
-        }
-    }
 }

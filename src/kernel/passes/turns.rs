@@ -18,7 +18,7 @@ use naga::{
     Statement, Type, TypeInner,
 };
 
-use super::trip_count::each_statement;
+use super::blocks::{each_statement, inner_mut};
 use super::{emit_chain, reachable};
 
 const TURNS: &str = "tombolo_server_turns";
@@ -130,33 +130,22 @@ impl Counter<'_> {
                 block.splice(at..at, count);
                 at += COUNT;
             }
-            match &mut block[at] {
-                Statement::Block(inner) => self.visit(inner, function, returns),
-                Statement::If { accept, reject, .. } => {
-                    self.visit(accept, function, returns);
-                    self.visit(reject, function, returns);
+            for one in inner_mut(&mut block[at]) {
+                // Nothing may return out of `continuing`.
+                self.visit(one.block, function, returns && !one.is_continuing);
+            }
+            if let Statement::Loop {
+                body, continuing, ..
+            } = &mut block[at]
+            {
+                // Where lanes meet in every turn, one alone cannot leave.
+                let stays = meets(body, self.meeting) || meets(continuing, self.meeting);
+                let mut test = self.test(function, returns);
+                if stays {
+                    test.cull(COUNT..test.len());
                 }
-                Statement::Switch { cases, .. } => {
-                    for case in cases {
-                        self.visit(&mut case.body, function, returns);
-                    }
-                }
-                Statement::Loop {
-                    body, continuing, ..
-                } => {
-                    self.visit(body, function, returns);
-                    // Nothing may return out of `continuing`.
-                    self.visit(continuing, function, false);
-                    // Where lanes meet in every turn, one alone cannot leave.
-                    let stays = meets(body, self.meeting) || meets(continuing, self.meeting);
-                    let mut test = self.test(function, returns);
-                    if stays {
-                        test.cull(COUNT..test.len());
-                    }
-                    body.splice(0..0, test);
-                    self.found = true;
-                }
-                _ => {}
+                body.splice(0..0, test);
+                self.found = true;
             }
             at += 1;
         }

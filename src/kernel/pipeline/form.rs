@@ -9,7 +9,7 @@ use crate::device::{DeviceShared, LoopGuardPolicy};
 use crate::kernel::compile::CompileOptions;
 use crate::kernel::error::KernelError;
 use crate::kernel::heap_setup::{Beside, HeapSetup};
-use crate::kernel::passes::pointers::TranslationMode;
+use crate::kernel::passes::pointers::{Hoists, TranslationMode};
 use crate::kernel::program::Program;
 
 /// Invocations in a work-group for 1-D kernels without a size of their own: a multiple of every subgroup size in use,
@@ -115,9 +115,7 @@ pub(super) fn compile_options(
             orders_calls: orders_calls(device),
             has_loop_budget: device.capabilities.needs_loop_guard(),
             pointers_apart: device.capabilities.is_lavapipe(),
-            // Modules are shared: no other mode has to know.
-            hoists: options.pointers == TranslationMode::System
-                && (options.hoisted).unwrap_or(device.capabilities.skips_branches()),
+            hoists: hoists(device, form, options),
             splits_ports: device.capabilities.splits_ports(),
             packs_calls: device.capabilities.packs_calls(),
             checked,
@@ -127,6 +125,21 @@ pub(super) fn compile_options(
             may_report: checked || loop_budget.is_some(),
             beside: form.beside.clone(),
         },
+    }
+}
+
+/// What kernels with these options keep of the translation of a pointee.
+fn hoists(device: &DeviceShared, form: &Form, options: KernelOptions) -> Hoists {
+    // Modules are shared: no other mode has to know.
+    if options.pointers != TranslationMode::System {
+        return Hoists::Nothing;
+    }
+    let skips_branches = device.capabilities.skips_branches();
+    match (options.hoisted, skips_branches, form.live_pages) {
+        (Some(false), ..) => Hoists::Nothing,
+        (_, true, _) | (Some(true), _, true) => Hoists::First,
+        (_, false, false) => Hoists::Pages,
+        (None, false, true) => Hoists::Nothing,
     }
 }
 

@@ -16,6 +16,8 @@ mod remote_clients;
 mod slice;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_turns;
 mod text;
 mod urgent;
 mod withdrawal;

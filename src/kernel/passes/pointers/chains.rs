@@ -121,7 +121,7 @@ impl Rewriter<'_> {
         };
         let step = self.builder.step(place, index, stride, valid);
         Ok(match count {
-            Some(count) if place.kept.is_some() => {
+            Some(count) if self.scan.hoists.parts.contains(&handle) => {
                 (self.builder).kept_behind(&place, step, (index, stride, count))
             }
             _ => self.keeping(handle, step),
@@ -130,7 +130,7 @@ impl Rewriter<'_> {
 
     /// The place of a pointer, with a translation that is kept if the scan has chosen the pointer.
     pub(super) fn keeping(&mut self, handle: Handle<Expression>, place: Place) -> Place {
-        match self.scan.hoists.get(&handle) {
+        match self.scan.hoists.extents.get(&handle) {
             Some(extent) => self.builder.keeping(place, *extent),
             None => place,
         }

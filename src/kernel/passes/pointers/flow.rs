@@ -11,8 +11,8 @@ use naga::{
     AddressSpace, Expression, Function, GlobalVariable, Handle, Module, ResourceBinding, Statement,
 };
 
+use super::super::blocks::each_statement;
 use super::super::reachable;
-use super::super::trip_count::each_statement;
 use super::scan::{Role, role};
 
 /// Possible sources of a pointer.

@@ -5,26 +5,37 @@
 //! 1. A scan of each function finds the pointers through which a pointee is accessed more than once: by several
 //!    accesses, or by one in a loop that the pointer is older than ([`find`]). Members, and elements of arrays with a
 //!    length, belong to the pointee of the pointer that they are reached by.
-//! 2. Such a pointer gets a variable that keeps a translation, empty where the pointer is made. An access that finds the
-//!    variable empty is translated as always, and fills the variable if the whole pointee lies in one page and may be
-//!    touched (`shaders/system_once.wgsl`). Later accesses add their distance to what is kept.
-//! 3. So nothing is translated, posted, waited for or reported that the kernel does not access, and a pointee over a
-//!    border of pages, or lent in part, is reached as if nothing were kept.
+//! 2. Where branches are passed over ([`Hoists::First`]), such a pointer gets a variable that keeps a translation, empty
+//!    where the pointer is made. An access that finds the variable empty is translated as always, and fills the variable
+//!    if the whole pointee lies in one page and may be touched (`shaders/system_once.wgsl`). Later accesses add their
+//!    distance to what is kept.
+//! 3. Where both sides of a branch are executed ([`Hoists::Pages`]), the page that the pointee begins in, and the one
+//!    behind, are looked up where the pointer is made, with a bit for each word that may be touched
+//!    (`shaders/system_pages.wgsl`). Accesses choose between both by their distance. There is no other way for an access
+//!    that finds nothing, so elements belong to the pointee only if their index is known to be below the length, and
+//!    pointees have at most as many words as there are bits.
+//! 4. So nothing is posted, waited for or reported that the kernel does not access, and a pointee over a border of
+//!    pages, or lent in part, is reached as if nothing were kept.
 //!
 //! A kept translation is good for as long as the page stays in its frame: until the launch ends, unless the host takes
 //! frames away meanwhile. There a page that has been written stays, and behind a load the place of the page is looked
 //! at again (`shaders/system_once_evict.wgsl`), as behind any other load. Barriers and calls change nothing about that:
 //! what is kept is where words lie, and never the words.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use naga::{BinaryOperator as Op, Block, Expression, Function, Handle, Module, Statement};
+use naga::{
+    BinaryOperator as Op, Block, Expression, Function, Handle, Module, ScalarKind, Statement,
+};
 
 use super::builder::{Builder, Value};
-use super::place::Place;
+use super::options::Hoists;
+use super::place::{Base, Place};
 use super::scan::FunctionScan;
 use super::shape::{Layouts, Shape};
+use crate::kernel::passes::blocks::inner;
 use crate::kernel::passes::code::Emitter;
+use crate::kernel::passes::range::Ranges;
 
 /// Bytes of a page.
 const PAGE: u32 = 4096;
@@ -32,42 +43,70 @@ const PAGE: u32 = 4096;
 /// Beyond every pointee: the distance of an element that is not there.
 const BEYOND: u32 = 1 << 31;
 
+/// Bytes of a pointee with a bit for each word.
+const TOLD_APART: u32 = 128;
+
 /// The pointee of a pointer for which a translation is kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Extent {
     /// Its size, or that of the part in front of an array without a length.
     pub bytes: u32,
     pub align: u32,
+    /// Whether any access through the pointer writes.
+    pub is_written: bool,
+}
+
+/// The pointers of a function that keep a translation.
+#[derive(Default)]
+pub(super) struct Hoisted {
+    /// Those pointers, each with its pointee.
+    pub extents: BTreeMap<Handle<Expression>, Extent>,
+    /// Pointers to elements that belong to the pointee of another pointer.
+    pub parts: BTreeSet<Handle<Expression>>,
 }
 
 /// The translation kept for the pointee that a place belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
-    /// The variable with what is kept.
-    variable: Value,
+    /// Where it is kept.
+    pub keeper: Keeper,
     extent: Extent,
     /// Bytes from the pointee's beginning to the place's base, where an index decides.
     distance: Option<Value>,
+    /// Bytes from the base of the pointer's place to the pointee's beginning.
+    begins: u32,
 }
 
-/// The pointers of `function` that keep a translation, each with its pointee.
+/// What keeps a translation.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Keeper {
+    /// The variable with what the first access has found.
+    First(Value),
+    /// What is known of the pointee's pages.
+    Pages(Value),
+}
+
+/// The pointers of `function` that keep a translation.
 pub(super) fn find(
     module: &Module,
     function: &Function,
     scan: &FunctionScan,
     layouts: &Layouts,
-) -> BTreeMap<Handle<Expression>, Extent> {
+    hoists: Hoists,
+) -> Hoisted {
     let mut uses = Uses {
         module,
         function,
         scan,
         keepers: BTreeMap::new(),
         found: BTreeMap::new(),
+        ranges: (hoists == Hoists::Pages).then(|| Ranges::new(module, function)),
     };
+    let mut parts = BTreeSet::new();
     for (handle, pointer) in &scan.pointers {
         let parent = match function.expressions[*handle] {
             Expression::AccessIndex { base, .. } => uses.keepers.get(&base).copied(),
-            Expression::Access { base, .. } if uses.has_count(base) => {
+            Expression::Access { base, index } if uses.has_part(base, index) => {
                 uses.keepers.get(&base).copied()
             }
             Expression::GlobalVariable(_) => continue,
@@ -80,25 +119,37 @@ pub(super) fn find(
         let extent = Extent {
             bytes: layouts.fixed_size(pointer.pointee, &module.types),
             align: layouts.align(pointer.pointee),
+            is_written: false,
         };
         if let Some(parent) = parent {
             uses.keepers.insert(*handle, parent);
-        } else if is_made && extent.is_kept() {
+            if is_made {
+                parts.insert(*handle);
+            }
+        } else if is_made && extent.is_kept(hoists) {
             uses.keepers.insert(*handle, *handle);
             uses.found.insert(*handle, Count::of(extent));
         }
     }
     uses.block(&function.body, 0);
-    (uses.found.into_iter())
+    let Uses { found, keepers, .. } = uses;
+    let extents: BTreeMap<_, _> = (found.into_iter())
         .filter(|(_, count)| count.accesses > 1)
         .map(|(handle, count)| (handle, count.extent))
-        .collect()
+        .collect();
+    parts.retain(|part| (keepers.get(part)).is_some_and(|keeper| extents.contains_key(keeper)));
+    Hoisted { extents, parts }
 }
 
 impl Extent {
     /// Whether a translation can be kept for all of it.
-    fn is_kept(self) -> bool {
-        self.align >= 4 && self.bytes > 0 && self.bytes <= PAGE && self.bytes.is_multiple_of(4)
+    fn is_kept(self, hoists: Hoists) -> bool {
+        let most = match hoists {
+            Hoists::Nothing => 0,
+            Hoists::First => PAGE,
+            Hoists::Pages => TOLD_APART,
+        };
+        self.align >= 4 && self.bytes > 0 && self.bytes <= most && self.bytes.is_multiple_of(4)
     }
 }
 
@@ -129,13 +180,26 @@ struct Uses<'a> {
     /// The pointer whose translation serves each pointer.
     keepers: BTreeMap<Handle<Expression>, Handle<Expression>>,
     found: BTreeMap<Handle<Expression>, Count>,
+    /// Where an index has to be known to be below the number of parts.
+    ranges: Option<Ranges<'a>>,
 }
 
 impl Uses<'_> {
-    /// Whether a pointer's pointee has a number of parts.
-    fn has_count(&self, pointer: Handle<Expression>) -> bool {
+    /// Whether the part of a pointer's pointee at `index` belongs to the pointee.
+    fn has_part(&self, pointer: Handle<Expression>, index: Handle<Expression>) -> bool {
         let pointee = self.scan.pointers.get(&pointer).map(|p| p.pointee);
-        pointee.is_some_and(|ty| parts(ty.shape(&self.module.types)).is_some())
+        let count = pointee.and_then(|ty| parts(ty.shape(&self.module.types)));
+        let kind = match self.scan.signed.contains(&index) {
+            true => ScalarKind::Sint,
+            false => ScalarKind::Uint,
+        };
+        match (&self.ranges, count) {
+            (_, None) => false,
+            (None, Some(_)) => true,
+            (Some(ranges), Some(count)) => {
+                ranges.most(index, kind).is_some_and(|most| most < count)
+            }
+        }
     }
 
     fn block(&mut self, block: &Block, depth: u32) {
@@ -145,7 +209,7 @@ impl Uses<'_> {
                     for handle in range.clone() {
                         self.made(handle, depth);
                         if let Expression::Load { pointer } = self.function.expressions[handle] {
-                            self.access(pointer, depth);
+                            self.access(pointer, depth, false);
                         }
                     }
                 }
@@ -154,25 +218,13 @@ impl Uses<'_> {
                     ..
                 } => self.made(*result, depth),
                 Statement::Store { pointer, .. } | Statement::Atomic { pointer, .. } => {
-                    self.access(*pointer, depth);
-                }
-                Statement::Block(inner) => self.block(inner, depth),
-                Statement::If { accept, reject, .. } => {
-                    self.block(accept, depth);
-                    self.block(reject, depth);
-                }
-                Statement::Switch { cases, .. } => {
-                    for case in cases {
-                        self.block(&case.body, depth);
-                    }
-                }
-                Statement::Loop {
-                    body, continuing, ..
-                } => {
-                    self.block(body, depth + 1);
-                    self.block(continuing, depth + 1);
+                    self.access(*pointer, depth, true);
                 }
                 _ => {}
+            }
+            let depth = depth + u32::from(matches!(statement, Statement::Loop { .. }));
+            for one in inner(statement) {
+                self.block(one.block, depth);
             }
         }
     }
@@ -183,7 +235,7 @@ impl Uses<'_> {
         }
     }
 
-    fn access(&mut self, pointer: Handle<Expression>, depth: u32) {
+    fn access(&mut self, pointer: Handle<Expression>, depth: u32, writes: bool) {
         let types = &self.module.types;
         let keeper = self.keepers.get(&pointer);
         let Some(count) = keeper.and_then(|keeper| self.found.get_mut(keeper)) else {
@@ -200,6 +252,7 @@ impl Uses<'_> {
             Some(Shape::Vector { scalar, .. }) => scalar.width != 4,
             _ => true,
         };
+        count.extent.is_written |= writes;
         count.accesses += 1 + u32::from(in_parts || depth > count.depth);
     }
 }
@@ -217,13 +270,26 @@ pub(super) fn parts(shape: Shape) -> Option<u32> {
 impl Builder<'_> {
     /// The place of a pointer that has just been made, for whose pointee a translation is kept from now on.
     pub fn keeping(&mut self, place: Place, extent: Extent) -> Place {
-        let variable = self.local(self.heap.types.vec3);
-        let nothing = self.zero(self.heap.types.vec3);
-        self.store(variable, nothing);
+        let keeper = match place.base {
+            Base::Address(low, high) if self.looks_up_pages() => {
+                self.pages_of((low, high), place.constant, extent.is_written)
+            }
+            _ => None,
+        };
+        let keeper = keeper.map_or_else(
+            || {
+                let variable = self.local(self.heap.types.vec3);
+                let nothing = self.zero(self.heap.types.vec3);
+                self.store(variable, nothing);
+                Keeper::First(variable)
+            },
+            Keeper::Pages,
+        );
         let kept = Kept {
-            variable,
+            keeper,
             extent,
             distance: None,
+            begins: place.constant,
         };
         Place {
             kept: Some(kept),
@@ -241,13 +307,16 @@ impl Builder<'_> {
         let Some(kept) = of.kept else {
             return place;
         };
-        let is_there = self.with(Op::Less, index, count);
         let mut distance = self.times(index, stride);
         if let Some(before) = kept.distance {
             distance = self.binary(Op::Add, before, distance);
         }
-        let beyond = self.word(BEYOND);
-        let distance = Some(self.select(is_there, distance, beyond));
+        if let Keeper::First(_) = kept.keeper {
+            let is_there = self.with(Op::Less, index, count);
+            let beyond = self.word(BEYOND);
+            distance = self.select(is_there, distance, beyond);
+        }
+        let distance = Some(distance);
         Place {
             kept: Some(Kept { distance, ..kept }),
             ..place
@@ -255,24 +324,26 @@ impl Builder<'_> {
     }
 
     /// Bytes from the pointee's beginning to `at` bytes behind the place's base.
-    fn within(&mut self, kept: &Kept, at: u32) -> Value {
+    pub fn within(&mut self, kept: &Kept, at: u32) -> Value {
+        let at = at.wrapping_sub(kept.begins);
         match kept.distance {
             Some(distance) => self.plus(distance, at),
             None => self.word(at),
         }
     }
 
-    /// What an access `at` bytes behind a place's base, with these arguments, is to know of a kept translation.
-    pub fn kept_arguments(&mut self, kept: &Kept, at: u32, arguments: &mut Vec<Value>) {
+    /// What an access `at` bytes behind a place's base, with these arguments, is to know of the translation that
+    /// `variable` keeps.
+    pub fn kept_arguments(
+        &mut self,
+        (kept, variable): (&Kept, Value),
+        at: u32,
+        arguments: &mut Vec<Value>,
+    ) {
         let within = self.within(kept, at);
         let (bytes, align) = (self.word(kept.extent.bytes), self.word(kept.extent.align));
-        let before = self.load(kept.variable);
+        let before = self.load(variable);
         arguments.extend([within, bytes, align, before]);
-    }
-
-    /// Keeps what an access has found.
-    pub fn keep_translation(&mut self, kept: &Kept, found: Value) {
-        self.store(kept.variable, found);
     }
 
     /// The same for the word around a half, which begins `odd` bytes, 0 or 2, in front of the half `at` bytes behind the
@@ -281,6 +352,10 @@ impl Builder<'_> {
         let kept = kept?;
         let within = self.within(&kept, at);
         let distance = Some(self.binary(Op::Subtract, within, odd));
-        Some(Kept { distance, ..kept })
+        Some(Kept {
+            distance,
+            begins: 0,
+            ..kept
+        })
     }
 }

@@ -62,8 +62,8 @@ use naga::{Arena, BuiltIn, Function, Handle, Module, Span};
 
 pub use flow::passed;
 pub use options::{
-    ArgumentTable, FaultReason, HeapInfo, HeapMemory, LivePlaces, PointerError, PointerFacts,
-    PointerOptions, TableRow, TranslationMode,
+    ArgumentTable, FaultReason, HeapInfo, HeapMemory, Hoists, LivePlaces, PointerError,
+    PointerFacts, PointerOptions, TableRow, TranslationMode,
 };
 #[cfg(test)]
 use options::{HeapElement, PointerErrorKind};
@@ -133,7 +133,10 @@ pub fn run(
     let old = std::mem::take(&mut module.functions);
     let mut new: Arena<Function> = Arena::new();
     heap.system = system::add(module, &mut new, &heap, options, scan.hoists())?;
-    heap.fault = notes::fault_function(&heap, fault_name).map(|f| new.append(f, Span::UNDEFINED));
+    heap.fault = match notes::fault_function(&heap, fault_name) {
+        Some(function) => Some(new.append(function, Span::UNDEFINED)),
+        None => heap.system.and_then(|system| system.writes_note()),
+    };
 
     let mut sites = Vec::new();
     for (handle, function_scan) in &scan.functions {

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use naga::{Expression, Function, Handle, LocalVariable, Module, Scalar, Statement, TypeInner};
 
-use super::super::trip_count::each_statement;
+use super::super::blocks::each_statement;
 use super::builder::Value;
 use super::rewrite::{Outcomes, Rewriter};
 use super::scan::{Role, role};

@@ -4,7 +4,7 @@ use naga::{
     AtomicFunction, Block, Expression, Function, Handle, Module, Scalar, ScalarKind, Statement,
 };
 
-use super::super::trip_count::each_statement;
+use super::super::blocks::each_statement;
 use super::options::{HeapElement, PointerErrorKind};
 use super::scan::{FunctionScan, Role, role};
 use super::shape::{Shape, Ty, vector_align};

@@ -20,6 +20,19 @@ pub enum TranslationMode {
     System,
 }
 
+/// What is kept of the translation of a pointee of fixed size, for its other accesses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Hoists {
+    /// Nothing: every access is translated.
+    Nothing,
+    /// What the first access has found. Accesses that find something kept pass over their own translation, which saves
+    /// nothing where both sides of a branch are executed.
+    First,
+    /// The pages of the pointee, looked up where the pointer is made, for accesses without a branch. Frames have to be
+    /// filled before the launch, and none may be the host's own page.
+    Pages,
+}
+
 /// Where the heap is bound. All bindings are in the storage space and read-write; the pass declares
 /// them, and the user's program must not use any.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -98,8 +111,8 @@ pub struct PointerOptions {
     /// node. Faster where every branch is executed on both sides, and loads are what a step waits for (lavapipe);
     /// slower elsewhere.
     pub pointers_apart: bool,
-    /// Kernels that follow pointers into lent memory keep the translation of a pointee of fixed size.
-    pub hoists: bool,
+    /// What kernels that follow pointers into lent memory keep of the translation of a pointee of fixed size.
+    pub hoists: Hoists,
     /// The device's features, as bits of [`Capabilities`]: 64-bit and 16-bit members depend on them.
     pub capabilities: u64,
 }
@@ -136,6 +149,17 @@ impl ArgumentTable {
 }
 
 impl PointerOptions {
+    /// What is kept of translations: of accesses of lent memory, and of pages alone that are there before the launch.
+    pub(super) fn hoists(&self) -> Hoists {
+        match self.memory {
+            HeapMemory::System { live: Some(_), .. } if self.hoists == Hoists::Pages => {
+                Hoists::Nothing
+            }
+            HeapMemory::System { .. } => self.hoists,
+            _ => Hoists::Nothing,
+        }
+    }
+
     pub(super) fn capabilities(&self) -> Capabilities {
         Capabilities::from_bits_truncate(self.capabilities)
     }

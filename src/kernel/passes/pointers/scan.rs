@@ -11,11 +11,11 @@ use naga::{
 use super::super::reachable;
 use super::super::typified;
 use super::flow::{Flow, Source};
-use super::hoist::{self, Extent};
+use super::hoist::{self, Hoisted};
 use super::narrow::{self, Narrow, is_pair};
 use super::needs::Needs;
 use super::options::{
-    HeapElement, HeapMemory, PointerError, PointerErrorKind, PointerOptions, TableRow,
+    HeapElement, HeapMemory, Hoists, PointerError, PointerErrorKind, PointerOptions, TableRow,
     TranslationMode,
 };
 use super::shape::{
@@ -65,7 +65,7 @@ pub(super) struct FunctionScan {
     seen: narrow::Types,
     pub narrow: Narrow,
     /// The pointers into lent memory that keep their translation.
-    pub hoists: BTreeMap<Handle<Expression>, Extent>,
+    pub hoists: Hoisted,
 }
 
 /// The known properties of a kernel.
@@ -89,7 +89,7 @@ impl Scan {
     /// Whether any pointer keeps its translation.
     pub fn hoists(&self) -> bool {
         let mut functions = self.functions.values().chain([&self.entry]);
-        functions.any(|function| !function.hoists.is_empty())
+        functions.any(|function| !function.hoists.extents.is_empty())
     }
 }
 
@@ -386,9 +386,9 @@ fn scan_function(
         scan.pointers.insert(handle, pointer);
     }
     needs.add(module, function, &scan);
-    let is_system = matches!(kernel.options.memory, HeapMemory::System { .. });
-    if is_system && kernel.options.hoists {
-        scan.hoists = hoist::find(module, function, &scan, kernel.layouts);
+    let hoists = kernel.options.hoists();
+    if hoists != Hoists::Nothing {
+        scan.hoists = hoist::find(module, function, &scan, kernel.layouts, hoists);
     }
     Ok(scan)
 }

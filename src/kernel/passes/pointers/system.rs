@@ -8,7 +8,7 @@
 //! 2. An access of one to four words, which a vector is at most, calls `tombolo_system_find` once: vectors are aligned,
 //!    so that none straddles a page. The function returns an index into the pool of frames, or the index of words that
 //!    nobody else uses where the address may not be touched, so accesses themselves have no branch.
-//! 3. Where a pointee of fixed size lies in one page, its translation is kept for its other accesses: see `hoist`.
+//! 3. The translation of a pointee of fixed size is kept for its other accesses: see `hoist`.
 //! 4. The first fault of an invocation is noted with its site; from then on every value that the invocation reads may be
 //!    a zero that stands for something else. So loops end at their next turn: a loop that waits for a value read behind
 //!    such a zero might run for ever. Loops in which invocations meet are left alone, since one that left would be
@@ -30,9 +30,11 @@ use super::super::transplant::Mover;
 use super::super::{turns, unique_name};
 use super::builder::{Builder, Value};
 use super::heap::Heap;
+use super::hoist::Keeper;
 use super::options::site_code;
 use super::options::{
-    HeapElement, HeapMemory, LivePlaces, PointerError, PointerErrorKind, PointerOptions, WRITE_BIT,
+    HeapElement, HeapMemory, Hoists, LivePlaces, PointerError, PointerErrorKind, PointerOptions,
+    WRITE_BIT,
 };
 use super::place::{Base, Place, Root};
 use super::rewrite::Rewriter;
@@ -48,6 +50,7 @@ const STAY: &str = include_str!("../../../../shaders/system_stay.wgsl");
 const EVICT: &str = include_str!("../../../../shaders/system_evict.wgsl");
 const ONCE: &str = include_str!("../../../../shaders/system_once.wgsl");
 const ONCE_EVICT: &str = include_str!("../../../../shaders/system_once_evict.wgsl");
+const PAGES: &str = include_str!("../../../../shaders/system_pages.wgsl");
 const FREE: &str = include_str!("../../../../shaders/system_free.wgsl");
 const RATIONED: &str = include_str!("../../../../shaders/system_rationed.wgsl");
 const FENCE: &str = "tombolo_system_fence";
@@ -67,6 +70,8 @@ pub(super) struct System {
     load: Option<Handle<Function>>,
     /// The same where the translation of a pointee is kept; with the words in `loaded`.
     once: Option<Once>,
+    /// The same where the pages of a pointee are looked up ahead.
+    pages: Option<Pages>,
     /// From an address and an index to an address.
     step: Handle<Function>,
     /// Not zero once the invocation has met with a fault.
@@ -80,6 +85,19 @@ struct Once {
     load: Option<(Handle<Function>, Handle<GlobalVariable>)>,
 }
 
+/// The functions of pointees whose pages are looked up where the pointer is made.
+#[derive(Clone, Copy, Debug)]
+struct Pages {
+    /// From an address to what is known of the pages.
+    read: Handle<Function>,
+    /// The same for a pointee that is written.
+    written: Handle<Function>,
+    /// From an access and what is known to a word of the pool.
+    part: Handle<Function>,
+    /// Writes the fault that accesses have noted, if any.
+    note: Handle<Function>,
+}
+
 /// Adds the functions to `functions`, and their variables to `module`; `None` where pointers lead into the heap.
 pub(super) fn add(
     module: &mut Module,
@@ -88,6 +106,10 @@ pub(super) fn add(
     options: &PointerOptions,
     hoists: bool,
 ) -> Result<Option<System>, PointerError> {
+    let hoists = match hoists {
+        true => options.hoists(),
+        false => Hoists::Nothing,
+    };
     let HeapMemory::System {
         table,
         faults,
@@ -167,16 +189,26 @@ pub(super) fn add(
             find,
             load: function("tombolo_system_load_once").zip(variable("tombolo_system_loaded")),
         }),
+        pages: (function("tombolo_system_pages"))
+            .zip(function("tombolo_system_pages_written"))
+            .zip(function("tombolo_system_part").zip(function("tombolo_system_write_note")))
+            .map(|((read, written), (part, note))| Pages {
+                read,
+                written,
+                part,
+                note,
+            }),
         step,
         failed,
     }))
 }
 
 /// The text of the functions, for frames that are filled before the launch, or while the kernel runs.
-fn text_of(live: Option<LivePlaces>, element: HeapElement, hoists: bool) -> String {
+fn text_of(live: Option<LivePlaces>, element: HeapElement, hoists: Hoists) -> String {
     let (once, found) = match hoists {
-        true => (ONCE, "tombolo_system_rights = entry.w;"),
-        false => ("", ""),
+        Hoists::First => (ONCE, "tombolo_system_rights = entry.w;"),
+        Hoists::Pages => (PAGES, ""),
+        Hoists::Nothing => ("", ""),
     };
     let text = Template::new(TEXT).set("found", found).fill();
     let Some(live) = live else {
@@ -187,7 +219,7 @@ fn text_of(live: Option<LivePlaces>, element: HeapElement, hoists: bool) -> Stri
         None => FREE,
     };
     let frames = match live.evicts {
-        true => evicting(element, live.barriers, hoists),
+        true => evicting(element, live.barriers, hoists == Hoists::First),
         false => STAY.to_owned(),
     };
     let [upper, both] = LIVE_FACTORS;
@@ -225,6 +257,13 @@ fn evicting(element: HeapElement, barriers: bool, hoists: bool) -> String {
         .set("again", again)
         .fill();
     [&text, once].concat()
+}
+
+impl System {
+    /// The function that writes what the invocation has noted: the entry point calls it before the end.
+    pub fn writes_note(self) -> Option<Handle<Function>> {
+        self.pages.map(|pages| pages.note)
+    }
 }
 
 impl Builder<'_> {
@@ -290,11 +329,12 @@ impl Builder<'_> {
         let (words, code) = (self.word(count), self.word(place.root.code));
         let offset = self.word(at);
         let mut arguments = vec![low, high, offset, words, code];
-        let loaded = match (&place.kept, system.once.and_then(|once| once.load)) {
-            (Some(kept), Some((load, loaded))) => {
-                self.kept_arguments(kept, at, &mut arguments);
+        let kept = place.kept.as_ref().map(|kept| (kept, kept.keeper));
+        let loaded = match (kept, system.once.and_then(|once| once.load)) {
+            (Some((kept, Keeper::First(variable))), Some((load, loaded))) => {
+                self.kept_arguments((kept, variable), at, &mut arguments);
                 let now = self.called(load, arguments);
-                self.keep_translation(kept, now);
+                self.store(variable, now);
                 let loaded = self.global(loaded);
                 self.load(loaded)
             }
@@ -329,14 +369,43 @@ impl Builder<'_> {
         };
         let (offset, count, code) = (self.word(at), self.word(count), self.word(code));
         let mut arguments = vec![low, high, offset, count, code];
-        let (Some(kept), Some(once)) = (&place.kept, system.once) else {
-            return self.called(system.find, arguments);
+        let kept = place.kept.as_ref().map(|kept| (kept, kept.keeper));
+        match (kept, system.once, system.pages) {
+            (Some((kept, Keeper::First(variable))), Some(once), _) => {
+                self.kept_arguments((kept, variable), at, &mut arguments);
+                let found = self.called(once.find, arguments);
+                let now = self.part(found, 4, 1, 3);
+                self.store(variable, now);
+                self.member(found, 0)
+            }
+            (Some((kept, Keeper::Pages(known))), _, Some(pages)) => {
+                let within = self.within(kept, at);
+                arguments.extend([within, known]);
+                self.called(pages.part, arguments)
+            }
+            _ => self.called(system.find, arguments),
+        }
+    }
+
+    /// Whether the pages of pointees are looked up where pointers are made.
+    pub fn looks_up_pages(&self) -> bool {
+        (self.heap.system).is_some_and(|system| system.pages.is_some())
+    }
+
+    /// What is known of the pages of a pointee `at` bytes behind an address.
+    pub fn pages_of(
+        &mut self,
+        (low, high): (Value, Value),
+        at: u32,
+        is_written: bool,
+    ) -> Option<Value> {
+        let pages = self.heap.system?.pages?;
+        let function = match is_written {
+            true => pages.written,
+            false => pages.read,
         };
-        self.kept_arguments(kept, at, &mut arguments);
-        let found = self.called(once.find, arguments);
-        let now = self.part(found, 4, 1, 3);
-        self.keep_translation(kept, now);
-        self.member(found, 0)
+        let at = self.word(at);
+        Some(self.called(function, vec![low, high, at]))
     }
 
     /// The word of the pool with the half that lies `at` bytes behind the place's address, and the number of the

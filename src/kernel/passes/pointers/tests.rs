@@ -30,7 +30,7 @@ pub(super) fn unified() -> PointerOptions {
         device_allocations: None,
         arguments: None,
         pointers_apart: false,
-        hoists: false,
+        hoists: Hoists::Nothing,
         capabilities: Capabilities::all().bits(),
     }
 }

@@ -7,8 +7,16 @@ use super::*;
 
 fn hoisting(options: PointerOptions) -> PointerOptions {
     PointerOptions {
-        hoists: true,
+        hoists: Hoists::First,
         ..options
+    }
+}
+
+/// With the pages of pointees looked up ahead.
+fn ahead() -> PointerOptions {
+    PointerOptions {
+        hoists: Hoists::Pages,
+        ..system()
     }
 }
 
@@ -43,6 +51,11 @@ fn every_form_is_valid() {
         lowered(&halves, &options);
         lowered(&kernel(wide, wide_body), &options);
     }
+    let (text, _) = lowered(&kernel(EVERYTHING, EVERY_BODY), &ahead());
+    assert_eq!(occurrences(&text, "fn tombolo_system_part("), 1, "{text}");
+    let halves = format!("enable f16;\n{}", kernel(halves, half_body));
+    lowered(&halves, &ahead());
+    lowered(&kernel(wide, wide_body), &ahead());
 }
 
 #[test]
@@ -153,4 +166,91 @@ fn loads_of_frames_that_may_go_look_at_the_place_again() {
     assert_eq!(count("= tombolo_system_find_once("), 1, "{text}");
     assert_eq!(count("fn tombolo_system_load("), 1, "{text}");
     assert_eq!(count("= tombolo_system_load("), 0, "{text}");
+}
+
+/// Pointees that are looked up ahead, those of them that are written, accesses of them, and other accesses.
+fn looked_up(items: &str, body: &str) -> [usize; 4] {
+    let (text, _) = lowered(&kernel(items, body), &ahead());
+    [
+        "= tombolo_system_pages(",
+        "= tombolo_system_pages_written(",
+        "= tombolo_system_part(",
+        "= tombolo_system_find(",
+    ]
+    .map(|call| occurrences(&text, call))
+}
+
+#[test]
+fn pages_are_looked_up_where_the_pointer_is_made() {
+    let body = "let n = usm_Node(p); o[0] = u32(n.value) + n.next.x;";
+    assert_eq!(looked_up(NODE, body), [1, 0, 2, 0]);
+    let body = "let n = usm_Node(p); n.value = 1.0; o[0] = n.next.x;";
+    assert_eq!(looked_up(NODE, body), [0, 1, 2, 0]);
+    let once = "o[0] = u32(usm_Node(p).value);";
+    assert_eq!(looked_up(NODE, once), [0, 0, 0, 1]);
+    // A node behind the head of a list of any length begins where it begins.
+    let items = format!("{NODE} struct List {{ count: u32, nodes: array<Node> }}");
+    let body = "let n = &usm_List(p).nodes[id.x]; o[0] = u32(n.value) + n.next.x;";
+    assert_eq!(looked_up(&items, body), [1, 0, 2, 0]);
+    let (text, _) = lowered(&kernel(&items, body), &ahead());
+    for (at, within) in [("8u", "0u"), ("16u", "8u")] {
+        let call = format!(", {at}, ");
+        let calls = text.lines().filter(|line| {
+            line.contains("= tombolo_system_part(")
+                && line.contains(&call)
+                && line.contains(&format!(", {within}, "))
+        });
+        assert!(calls.count() > 0, "{at} {within}: {text}");
+    }
+}
+
+/// There is no other way for an access that finds nothing, so nothing may be kept for accesses that might.
+#[test]
+fn elements_that_may_lie_beyond_are_translated_by_themselves() {
+    let items = "struct P { head: u32, a: array<u32, 8>, m: mat2x2<f32> } alias I = array<i32, 3>;";
+    let of = |body: &str| looked_up(items, &format!("let s = usm_P(p); o[1] = s.head; {body}"));
+    assert_eq!(of("o[0] = s.a[id.x % 8u] + s.head;"), [1, 0, 3, 0]);
+    assert_eq!(of("o[0] = s.a[id.x % 9u] + s.head;"), [1, 0, 2, 1]);
+    assert_eq!(of("o[0] = s.a[id.x] + s.head;"), [1, 0, 2, 1]);
+    assert_eq!(of("o[0] = u32(s.m[id.x & 1u].x);"), [1, 0, 2, 0]);
+    assert_eq!(
+        of("for (var i = 0u; i < 8u; i++) { o[i] = s.a[i]; }"),
+        [1, 0, 2, 0]
+    );
+    // One turn more than elements.
+    assert_eq!(
+        of("o[2] = s.head; for (var i = 0u; i < 9u; i++) { o[i] = s.a[i]; }"),
+        [1, 0, 2, 1]
+    );
+    assert_eq!(
+        of("for (var i = 0; i < 8; i++) { o[i] = s.a[i]; }"),
+        [1, 0, 2, 0]
+    );
+}
+
+#[test]
+fn a_pointee_with_more_words_than_bits_is_translated_at_each_access() {
+    let fits = "struct B { a: u32, b: array<u32, 31> }";
+    let body = "let b = usm_B(p); o[0] = b.a + b.b[1];";
+    assert_eq!(looked_up(fits, body), [1, 0, 2, 0]);
+    let big = "struct B { a: u32, b: array<u32, 32> }";
+    assert_eq!(looked_up(big, body), [0, 0, 0, 2]);
+}
+
+/// Accesses note faults; whichever way the entry point ends, the note is written before.
+#[test]
+fn notes_are_written_before_every_end() {
+    let body = "let n = usm_Node(p); if id.x == 3u { return; } o[0] = u32(n.value) + n.next.x;";
+    let (text, _) = lowered(&kernel(NODE, body), &ahead());
+    let entry = text.split("@compute").nth(1).expect("an entry point");
+    let ends = occurrences(entry, "return;");
+    assert!(ends >= 2, "{entry}");
+    let mut lines = entry.lines().map(str::trim).peekable();
+    let mut written = 0;
+    while let Some(line) = lines.next() {
+        if line == "tombolo_system_write_note();" && lines.peek() == Some(&"return;") {
+            written += 1;
+        }
+    }
+    assert_eq!(written, ends, "{entry}");
 }

@@ -7,6 +7,7 @@ use naga::{
     Span, Statement, Type, TypeInner,
 };
 
+use super::super::blocks::{each_statement, inner_mut};
 use super::super::pointers::built_in;
 use super::super::{emit_chain, prepend};
 use super::{BUFFER, INVOCATION, PrintFacts, Runtime};
@@ -16,28 +17,6 @@ use crate::print::record::SiteKind;
 
 /// A member of `TomboloPrint` in shaders/print.wgsl.
 const CLAIM: u32 = 3;
-
-/// Calls `look` for every statement of `block`.
-pub(super) fn visit<'b>(block: &'b Block, look: &mut impl FnMut(&'b Statement)) {
-    for statement in block.iter() {
-        look(statement);
-        for inner in inner_blocks(statement) {
-            visit(inner, look);
-        }
-    }
-}
-
-fn inner_blocks(statement: &Statement) -> Vec<&Block> {
-    match statement {
-        Statement::Block(block) => vec![block],
-        Statement::If { accept, reject, .. } => vec![accept, reject],
-        Statement::Switch { cases, .. } => cases.iter().map(|case| &case.body).collect(),
-        Statement::Loop {
-            body, continuing, ..
-        } => vec![body, continuing],
-        _ => Vec::new(),
-    }
-}
 
 /// The functions that `start` calls, directly or not.
 pub(super) fn reach(module: &Module, start: &Function) -> HashSet<Handle<Function>> {
@@ -53,7 +32,7 @@ pub(super) fn reach(module: &Module, start: &Function) -> HashSet<Handle<Functio
 
 fn callees(function: &Function) -> Vec<Handle<Function>> {
     let mut found = Vec::new();
-    visit(&function.body, &mut |statement| {
+    each_statement(&function.body, &mut |statement| {
         if let Statement::Call { function, .. } = statement {
             found.push(*function);
         }
@@ -64,7 +43,7 @@ fn callees(function: &Function) -> Vec<Handle<Function>> {
 /// Whether invocations wait for each other, or work together, in `block` itself.
 pub(super) fn has_barrier(block: &Block) -> bool {
     let mut found = false;
-    visit(block, &mut |statement| {
+    each_statement(block, &mut |statement| {
         found |= matches!(
             statement,
             Statement::ControlBarrier(_)
@@ -146,30 +125,20 @@ struct Tests<'f> {
 
 impl Tests<'_> {
     /// The block with tests behind its calls. The call lies inside `level` branches and tests.
-    fn inserted(&mut self, mut block: Block, level: usize) -> Block {
-        let spans: Vec<Span> = block.span_iter().map(|(_, span)| *span).collect();
-        let mut level = level;
+    fn inserted(&mut self, block: Block, mut level: usize) -> Block {
         let mut with = Block::with_capacity(block.len());
-        for (at, span) in spans.into_iter().enumerate() {
-            let mut statement = std::mem::replace(&mut block[at], Statement::Kill);
-            let mut inner = |block: &mut Block| {
-                *block = self.inserted(std::mem::take(block), level + 1);
-            };
-            let mut is_failing = false;
-            match &mut statement {
-                Statement::Block(block) => inner(block),
-                Statement::If { accept, reject, .. } => {
-                    inner(accept);
-                    inner(reject);
-                }
-                Statement::Switch { cases, .. } => {
-                    cases.iter_mut().for_each(|case| inner(&mut case.body));
-                }
-                // Nothing may return out of `continuing`.
-                Statement::Loop { body, .. } => inner(body),
-                Statement::Call { function, .. } => is_failing = self.failing.contains(function),
-                _ => {}
+        for (mut statement, span) in block.span_into_iter() {
+            // Nothing may return out of `continuing`.
+            for one in inner_mut(&mut statement)
+                .into_iter()
+                .filter(|one| !one.is_continuing)
+            {
+                *one.block = self.inserted(std::mem::take(one.block), level + 1);
             }
+            let is_failing = match &statement {
+                Statement::Call { function, .. } => self.failing.contains(function),
+                _ => false,
+            };
             with.push(statement, span);
             if is_failing && level < self.room {
                 level += 1;

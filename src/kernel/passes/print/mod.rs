@@ -24,6 +24,7 @@ use naga::{
     Statement, Type, TypeInner,
 };
 
+use super::blocks::each_statement;
 use super::typified;
 use crate::kernel::print::{FUNCTION, TextSite};
 use crate::kernel::server::is_own;
@@ -33,7 +34,7 @@ use crate::print::value::{ScalarType, ValueType};
 
 use fill::Filler;
 pub(crate) use leave::begin;
-use leave::{has_barrier, leave_early, reach, visit};
+use leave::{has_barrier, leave_early, reach};
 
 const BUFFER: &str = "tombolo_print";
 const INVOCATION: &str = "tombolo_print_invocation";
@@ -192,7 +193,7 @@ fn typed_calls(
     stubs: &HashMap<Handle<Function>, usize>,
 ) -> Vec<(usize, Vec<TypeInner>)> {
     let mut calls = Vec::new();
-    visit(&function.body, &mut |statement| {
+    each_statement(&function.body, &mut |statement| {
         if let Statement::Call {
             function,
             arguments,

@@ -11,8 +11,9 @@ use naga::{
     Statement, TypeInner,
 };
 
+use crate::kernel::passes::blocks::each_statement;
 use crate::kernel::passes::pointers::visit::used_by;
-use crate::kernel::passes::trip_count::{Counted, counted, each_statement};
+use crate::kernel::passes::trip_count::{Counted, counted};
 
 /// Whether every element of the variable is stored before any part of it is read.
 pub(super) fn is_filled_first(

@@ -7,8 +7,8 @@ use naga::{AddressSpace, Expression, Function, GlobalVariable, Handle, Module, S
 use super::Largest;
 use super::layout::{Layout, has_array};
 use crate::device::spill_policy::SpillPolicy;
+use crate::kernel::passes::blocks::each_statement;
 use crate::kernel::passes::reachable;
-use crate::kernel::passes::trip_count::each_statement;
 
 /// Values below this size are never kept in private memory where others are spilled: they are loaded and stored word
 /// by word.

@@ -12,10 +12,10 @@ use naga::{
 use super::builder::{Builder, Place, Value};
 use super::filled::is_filled_first;
 use super::maker::{Key, Made};
-use super::range::Ranges;
 use crate::kernel::passes::code::Emitter;
 use crate::kernel::passes::pointers::Ty;
 use crate::kernel::passes::pointers::visit::operands;
+use crate::kernel::passes::range::Ranges;
 
 /// What an expression of the old function is in the new one.
 #[derive(Clone, Copy)]

@@ -15,10 +15,10 @@ use naga::{
 use super::builder::{Builder, Scratch, Value};
 use super::function::Body;
 use super::layout::words;
-use super::range::Ranges;
+use crate::kernel::passes::blocks::each_statement;
 use crate::kernel::passes::pointers::visit::{operands, used_by};
 use crate::kernel::passes::pointers::{Ty, vector_type};
-use crate::kernel::passes::trip_count::each_statement;
+use crate::kernel::passes::range::Ranges;
 use crate::kernel::passes::typified;
 
 /// A function and which of its arguments are pointers into scratch memory.

@@ -37,7 +37,6 @@ mod function;
 mod layout;
 mod maker;
 mod memory;
-mod range;
 mod statements;
 
 #[cfg(test)]

@@ -87,6 +87,12 @@ impl Emitter<'_> {
                     e.binary(op, ty, operands[0], operands[1], None)
                 }))
             }
+            // Cranelift makes shifts of products of single numbers alone.
+            Binary::Mul if ty == Type::I32 && constant.is_some_and(u32::is_power_of_two) => {
+                let shift = self.int32(constant.unwrap_or(1).trailing_zeros());
+                let parts = self.vector(a)?;
+                Ok(self.each(&[&parts], |e, a| e.b.ins().ishl(a[0], shift)))
+            }
             Binary::DivU | Binary::RemU if constant.is_some_and(u32::is_power_of_two) => {
                 let divisor = constant.unwrap_or(1);
                 let parts = self.vector(a)?;

@@ -7,7 +7,8 @@ use naga::{
     BinaryOperator, Block, Expression, Function, Handle, Literal, Module, ScalarKind, Statement,
 };
 
-use crate::kernel::passes::trip_count::{counted, each_statement};
+use super::blocks::each_statement;
+use super::trip_count::counted;
 
 /// The largest values that loops give their counters, by the expressions that load them.
 pub(super) struct Ranges<'m> {
@@ -109,8 +110,8 @@ fn number(literal: &Literal) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests_support::{kernel, parse};
     use super::*;
-    use crate::kernel::passes::tests_support::{kernel, parse};
 
     /// The largest value of the index of the last access to `a`.
     fn most(body: &str) -> Option<u32> {
