@@ -1,6 +1,7 @@
 //! A plate that is struck, at the rate of sound: every 2.7 milliseconds the host writes a block of 128 samples into a
 //! ring, a kernel that stays on the GPU computes 64 resonators, and the host reads the block of the sound out of
-//! another ring. What a sound card would have missed is counted, and the latencies are drawn.
+//! another ring. What a sound card with a buffer of a few blocks would have missed is counted, and the latencies are
+//! drawn.
 
 mod chart;
 mod plate;
@@ -30,14 +31,17 @@ const GIVEN_UP: Duration = Duration::from_secs(60);
 
 /// Renders the sound of a struck plate in blocks of 128 samples, through rings and a kernel that stays on the GPU.
 ///
-/// Checked are all samples against the host's. Blocks that came too late are counted, and are no failure: the exit
-/// status is 0 if the samples are right.
+/// Checked are all samples against the host's. Blocks that a sound card would have missed are counted, and are no
+/// failure: the exit status is 0 if the samples are right.
 #[derive(Parser)]
 #[command(after_help = support::ADAPTERS)]
 struct Arguments {
     /// Seconds of sound, rendered in as much time, or in more where blocks come too late.
     #[arg(short, long, value_name = "N", default_value_t = 3.0)]
     seconds: f64,
+    /// Blocks in the buffer of the sound card: a block is played so many blocks after it was due to be computed.
+    #[arg(short, long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=16))]
+    periods: u32,
     /// The PNG to write: the latencies over time, and how many there are of each.
     #[arg(short, long, value_name = "FILE", default_value = "audio.png")]
     output: PathBuf,
@@ -59,7 +63,7 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     let mut synthesizer = Synthesizer::start(&device, &modes)?;
     let blocks = (arguments.seconds * RATE / BLOCK as f64).ceil() as usize;
     let period = Duration::from_secs_f64(BLOCK as f64 / RATE);
-    let played = synthesizer.play(blocks, period)?;
+    let played = synthesizer.play(blocks, period, period * arguments.periods)?;
     let statistics = synthesizer.server.statistics();
     drop(synthesizer.server);
 
@@ -73,11 +77,12 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     );
     show("latency", &percentiles(&played.latencies));
     show(
-        "too late",
+        "missed",
         &format!(
-            "{} blocks, {} blocks of silence, {} leases",
-            grouped(played.late as u64),
+            "{} blocks by a sound card with {} blocks in its buffer; {} took longer than one lasts; {} leases",
             grouped(played.missed as u64),
+            arguments.periods,
+            grouped(played.late as u64),
             grouped(statistics.leases.into()),
         ),
     );
@@ -106,9 +111,9 @@ struct Played {
     sound: Vec<f32>,
     /// From the moment a block was due to be computed until it was there.
     latencies: Vec<Duration>,
-    /// Blocks that took longer than one lasts.
+    /// Blocks that were there later than one lasts.
     late: usize,
-    /// Blocks of silence: as long as the late ones were missing.
+    /// Blocks of silence, which a sound card played whose buffer was empty.
     missed: usize,
 }
 
@@ -138,8 +143,13 @@ impl Synthesizer {
         Ok(synthesizer)
     }
 
-    /// Renders blocks, each when it is due.
-    fn play(&mut self, blocks: usize, period: Duration) -> Result<Played, Box<dyn Error>> {
+    /// Renders blocks, each when it is due, for a sound card whose buffer lasts for `buffered`.
+    fn play(
+        &mut self,
+        blocks: usize,
+        period: Duration,
+        buffered: Duration,
+    ) -> Result<Played, Box<dyn Error>> {
         let mut played = Played {
             sound: Vec::with_capacity(blocks * BLOCK),
             latencies: Vec::with_capacity(blocks),
@@ -152,11 +162,12 @@ impl Synthesizer {
             self.block(block, &mut played.sound)?;
             let latency = due.elapsed();
             played.latencies.push(latency);
-            // A sound card goes on with silence, and with the next block when there is one.
-            let periods = (latency.as_nanos() / period.as_nanos()) as u32;
-            played.late += usize::from(periods > 0);
-            played.missed += periods as usize;
-            due += period * (periods + 1);
+            played.late += usize::from(latency > period);
+            // A sound card that has nothing left goes on with silence, and with the next block when there is one.
+            let missing = latency.saturating_sub(buffered).as_nanos();
+            let silence = missing.div_ceil(period.as_nanos()) as u32;
+            played.missed += silence as usize;
+            due += period * (silence + 1);
         }
         Ok(played)
     }
