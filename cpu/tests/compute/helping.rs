@@ -159,8 +159,12 @@ fn helpers_may_run_kernels_of_other_devices() {
     let (words, others) = (asking.words.clone(), Arc::new(AtomicU32::new(0)));
     let counted = others.clone();
     asking.help(move || {
-        // Both ways of a submission: on this thread, and on others.
-        for groups in [1, 5000] {
+        // Both ways of a submission: on this thread, and on others. A few times: each opens a device.
+        let ways: &[u32] = match counted.load(Ordering::Relaxed) < 6 {
+            true => &[1, 5000],
+            false => &[],
+        };
+        for &groups in ways {
             let count: Vec<u32> = Cpu::new().run(
                 "@group(0) @binding(0) var<storage, read_write> out: atomic<u32>;
                  @compute @workgroup_size(1) fn main() { atomicAdd(&out, 1u); }",
