@@ -145,6 +145,13 @@ mod implementation {
             match self.0 {}
         }
 
+        pub(in super::super) fn symlink_metadata(
+            &self,
+            _path: &str,
+        ) -> io::Result<std::fs::Metadata> {
+            match self.0 {}
+        }
+
         pub(in super::super) fn remove_file(&self, _path: &str) -> io::Result<()> {
             match self.0 {}
         }
