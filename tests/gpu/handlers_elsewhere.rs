@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::time::Duration;
 
 use crate::cases;
-use crate::harness::{Fixture, kernel_of};
+use crate::harness::{Fixture, kernel_of, run_with};
 use tombolo::{
     DeviceBuffer, Event, HostServices, Kernel,
     device::{ExecutionError, WaitError},
@@ -20,7 +20,7 @@ cases![
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Each invocation of a single work-group calls `ask`, with this number and its own.
+/// A kernel whose first `groups` work-groups, of one invocation, call `ask` with `which` and their own number added.
 fn asking(groups: u32, which: u32) -> String {
     format!(
         "@group(0) @binding(0) var<storage, read_write> out: array<u32>;
@@ -148,14 +148,8 @@ fn waits_for_kernels_without_calls_are_had(f: &Fixture) {
     });
     // A launch there that calls, and has ended, is in nobody's way.
     let calling = kernel_of(&other, &services, &asking(1, 20));
-    let out = other.buffer(&[7u32; 4]).unwrap();
-    let launch = calling.launch().services(&services).buffer("out", &out);
-    launch
-        .workgroups(1)
-        .submit()
-        .unwrap()
-        .wait_timeout(MINUTE)
-        .unwrap();
+    let (out, ended) = run_with(&calling, &services, 4, |launch| launch.workgroups(1));
+    ended.unwrap();
     assert_eq!(out.read().unwrap()[0], 120);
     let kernel = kernel_of(&f.device, &services, &asking(1, 0));
     let launch = kernel.launch().services(&services);

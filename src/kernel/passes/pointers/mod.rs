@@ -132,7 +132,11 @@ pub fn run(
     let meetings = turns::meeting_functions(module);
     let old = std::mem::take(&mut module.functions);
     let mut new: Arena<Function> = Arena::new();
-    heap.system = system::add(module, &mut new, &heap, options, scan.hoists())?;
+    let hoists = match scan.hoists() {
+        true => options.hoists(),
+        false => Hoists::Nothing,
+    };
+    heap.system = system::add(module, &mut new, &heap, options, hoists)?;
     heap.fault = match notes::fault_function(&heap, fault_name) {
         Some(function) => Some(new.append(function, Span::UNDEFINED)),
         None => heap.system.and_then(|system| system.writes_note()),

@@ -104,12 +104,8 @@ pub(super) fn add(
     functions: &mut Arena<Function>,
     heap: &Heap,
     options: &PointerOptions,
-    hoists: bool,
+    hoists: Hoists,
 ) -> Result<Option<System>, PointerError> {
-    let hoists = match hoists {
-        true => options.hoists(),
-        false => Hoists::Nothing,
-    };
     let HeapMemory::System {
         table,
         faults,
