@@ -209,25 +209,30 @@ fn kernels_go_on_in_a_heap_that_has_shrunk(f: &Fixture) {
             device.kernel(&program, "main", &Constants::new()).unwrap()
         };
         let early = made("early.wgsl");
-        let cell = heap.alloc(Ptr::<u32>::null()).unwrap();
-        let follow = |kernel: &Kernel, to: Ptr<u32>| {
-            heap.write(cell, &[to]).unwrap();
-            let mut launch = kernel.launch().value("cell", &cell).workgroups(1);
-            launch.submit().unwrap();
-            heap.read(to, 1).unwrap()[0]
+        let cells = [(); 3].map(|()| heap.alloc(Ptr::<u32>::null()).unwrap());
+        // All launches, then all results: between a launch and a read, copies of the heap are searched for what has changed.
+        let follow = |kernel: &Kernel, to: &[Ptr<u32>]| {
+            for (&cell, &to) in cells.iter().zip(to) {
+                heap.write(cell, &[to]).unwrap();
+            }
+            for cell in &cells[..to.len()] {
+                let mut launch = kernel.launch().value("cell", cell).workgroups(1);
+                launch.submit().unwrap();
+            }
+            let found = to.iter().map(|&to| heap.read(to, 1).unwrap()[0]);
+            found.collect::<Vec<_>>()
         };
         let near = heap.alloc(100u32).unwrap();
-        assert_eq!(follow(&early, near), 101);
+        assert_eq!(follow(&early, &[near]), [101]);
         for round in 0..2 {
             // The kernel is made anew for two segments.
             let blocks = [(); 2].map(|()| heap.alloc_zeroed::<u32>(WORDS as usize).unwrap());
+            let [one, other] = blocks.map(|block| block.add(WORDS - 1));
             // Another one has never known less.
             let late = made(["late.wgsl", "later.wgsl"][round as usize]);
             for (done, kernel) in [(0, &early), (1, &late)] {
-                for block in blocks {
-                    assert_eq!(follow(kernel, block.add(WORDS - 1)), done + 1);
-                }
-                assert_eq!(follow(kernel, near), 102 + 4 * round + done);
+                let found = follow(kernel, &[one, other, near]);
+                assert_eq!(found, [done + 1, done + 1, 102 + 4 * round + done]);
             }
             for block in blocks {
                 heap.free(block).unwrap();
@@ -235,7 +240,7 @@ fn kernels_go_on_in_a_heap_that_has_shrunk(f: &Fixture) {
             assert!(heap.trim() > 100 * MIB);
             assert_eq!(heap.committed(), 16 * MIB);
             for (done, kernel) in [(0, &early), (1, &late)] {
-                assert_eq!(follow(kernel, near), 104 + 4 * round + done);
+                assert_eq!(follow(kernel, &[near]), [104 + 4 * round + done]);
             }
         }
     });
