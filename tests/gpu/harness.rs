@@ -260,3 +260,15 @@ pub fn run_with(
 pub fn mix(x: u32) -> u32 {
     (x ^ 0x9E37_79B9).wrapping_mul(0x85EB_CA6B).rotate_left(13)
 }
+
+/// Runs a part of a test on a stack of 16 MiB. Debug builds copy a value of a megabyte from frame to frame, and the first
+/// thread of a process has 1 or 2 MiB on Windows.
+pub fn with_large_stack(part: impl FnOnce() + Send) {
+    std::thread::scope(|scope| {
+        let builder = std::thread::Builder::new().stack_size(16 << 20);
+        let thread = builder.spawn_scoped(scope, part).unwrap();
+        if let Err(panic) = thread.join() {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}

@@ -1,7 +1,7 @@
 //! What is wrong with a launch is told before it is submitted, by `check` as by `submit`, and nothing is recorded then.
 
 use crate::cases;
-use crate::harness::Fixture;
+use crate::harness::{Fixture, with_large_stack};
 use crate::launches::{INCREMENT, kernel};
 use tombolo::{
     Buffer, Constants, Context, DeviceBuffer, DeviceGlobal, HostServices, Launch, PrintOptions,
@@ -285,7 +285,7 @@ fn check_changes_nothing(f: &Fixture) {
 }
 
 fn device_globals_without_room(f: &Fixture) {
-    // More than the heap has, and little enough for the stack of a debug build.
+    // More than the heap has.
     static LARGE: DeviceGlobal<[u32; 3 << 17]> = DeviceGlobal::new("launch_checks_large");
     let context = Context::with_heap(wgpu::Backends::all(), HeapSize::Bytes(1 << 20)).unwrap();
     let device = context.device_named(f.device.name()).unwrap();
@@ -314,8 +314,10 @@ fn device_globals_without_room(f: &Fixture) {
             other => panic!("{other}"),
         }
     }
-    let error = LARGE.on(&device).read().map(|_| ()).unwrap_err();
-    assert!(is_full(&error), "{error}");
+    with_large_stack(|| {
+        let error = LARGE.on(&device).read().map(|_| ()).unwrap_err();
+        assert!(is_full(&error), "{error}");
+    });
 }
 
 fn services_without_room(f: &Fixture) {

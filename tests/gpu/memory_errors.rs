@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::cases;
-use crate::harness::Fixture;
+use crate::harness::{Fixture, with_large_stack};
 use tombolo::{
     Buffer, Constants, Context, DeviceBuffer, DeviceGlobal, DeviceOptions, Program, Ptr,
     buffers::{BufferError, MemoryError, Placement, ReadError},
@@ -69,9 +69,11 @@ fn buffers_of_one_device(f: &Fixture) {
     // A value larger than a binding.
     let small = f.open(|options| options.storage_binding_bytes = Some(1 << 20));
     let values: DeviceBuffer<[[u32; 512]; 600]> = small.zeroed(2).unwrap();
-    let refused = values.fill([[1; 512]; 600], ..2).map(|_| ()).unwrap_err();
-    assert!(matches!(refused, MemoryError::TooLarge { bytes, .. } if bytes == 4 * 512 * 600));
-    values.fill([[0; 512]; 600], ..2).unwrap();
+    with_large_stack(|| {
+        let refused = values.fill([[1; 512]; 600], ..2).map(|_| ()).unwrap_err();
+        assert!(matches!(refused, MemoryError::TooLarge { bytes, .. } if bytes == 4 * 512 * 600));
+        values.fill([[0; 512]; 600], ..2).unwrap();
+    });
 }
 
 fn reads_of_buffers(f: &Fixture) {

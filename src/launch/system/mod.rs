@@ -19,7 +19,7 @@ mod error;
 mod in_place;
 mod live;
 mod sliced;
-#[cfg(all(test, embedded))]
+#[cfg(all(test, embedded, unix))]
 mod tests;
 mod undo;
 mod write_back;

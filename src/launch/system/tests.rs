@@ -1,4 +1,5 @@
-//! Memory that is lent to a launch in place while the device is lost: other devices have copies.
+//! Memory that is lent to a launch in place while the device is lost. Other devices have copies, and so has every device on
+//! Windows (`src/memory/system/in_place.rs`): a kernel that goes on there reaches nothing that was lent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

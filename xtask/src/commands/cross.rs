@@ -65,9 +65,17 @@ const TESTS: &[&str] = &[
 /// The packages of these tests.
 const PACKAGES: &[&str] = &["--package", "tombolo-cpu", "--package", "tombolo"];
 
-/// The packages that compile some thousand kernels in these tests, which without optimization is most of the time where
-/// another processor is imitated.
+/// The packages that compile some thousand kernels in these tests, which without optimization is most of the time.
 const COMPILERS: &[&str] = &["tombolo-cpu", "cranelift-codegen", "regalloc2", "naga"];
+
+/// What else the tests spend their time in: optimized where each instruction is imitated by several.
+const IMITATED: &[&str] = &[
+    "tombolo",
+    "cranelift-frontend",
+    "wgpu",
+    "wgpu-core",
+    "wgpu-hal",
+];
 
 /// Tests that hold up a driver's own commands, or import memory into several drivers: no driver of this machine's is one of
 /// the other system's.
@@ -91,14 +99,6 @@ const STARTS_PROGRAMS: &[&str] = &[
     "a_process_without_tests_has_not_passed",
     "operations_on_one_word_lose_nothing_on_many_threads",
     "ports_are_not_lost_to_many_threads",
-];
-
-/// Tests of memory that is lent by address alone, which a process reads by `process_vm_readv`: QEMU has no such call.
-const READS_BY_ADDRESS: &[&str] = &[
-    "memory_that_is_not_there_is_a_fault",
-    "a_list_is_followed_from_page_to_page",
-    "memory_by_address_may_be_gone",
-    "memory_that_cannot_be_written_back_is_an_error",
 ];
 
 /// Modules of tests with functions that take less than a microsecond, by which a kernel's thread knows them as quick: where
@@ -176,10 +176,18 @@ impl Runner {
     fn left_out(self) -> impl Iterator<Item = &'static str> {
         let others: &[&[&str]] = match self {
             Self::Wine => &[UNWINDS_OTHER_STACKS],
-            Self::Qemu => &[STARTS_PROGRAMS, READS_BY_ADDRESS, IS_QUICK],
+            Self::Qemu => &[STARTS_PROGRAMS, IS_QUICK],
         };
         let others = others.iter().copied().flatten();
         NEED_DRIVERS.iter().chain(others).copied()
+    }
+
+    /// Packages that are optimized besides [`COMPILERS`].
+    fn optimized(self) -> &'static [&'static str] {
+        match self {
+            Self::Wine => &[],
+            Self::Qemu => IMITATED,
+        }
     }
 
     /// Makes what the program that runs others lacks.
@@ -315,7 +323,7 @@ impl Target {
         toolchain.build_for(&mut test, self.triple, self.std);
         runner.configure(&mut test, self.triple, toolchain);
         test.args(["--config", "profile.dev.package.\"*\".opt-level=0"]);
-        for package in COMPILERS {
+        for package in COMPILERS.iter().chain(runner.optimized()) {
             let optimized = format!("profile.dev.package.{package}.opt-level=1");
             test.args(["--config", &optimized]);
         }
