@@ -29,22 +29,25 @@ impl Plate {
         let flow = |here: usize, there: usize| {
             matter[here].min(matter[there]) * (heat[there] - heat[here]) / 256
         };
-        let mut next = heat.clone();
+        // Zeros, whose pages come when a thread writes them: a copy would be made by one thread alone.
+        let mut next = vec![0; heat.len()];
         each_row(&mut next, width, |y, row| {
             for (x, next) in row.iter_mut().enumerate() {
                 let here = y * width + x;
+                let mut warm = heat[here];
                 if x > 0 {
-                    *next += flow(here, here - 1);
+                    warm += flow(here, here - 1);
                 }
                 if x + 1 < width {
-                    *next += flow(here, here + 1);
+                    warm += flow(here, here + 1);
                 }
                 if y > 0 {
-                    *next += flow(here, here - width);
+                    warm += flow(here, here - width);
                 }
                 if y + 1 < height {
-                    *next += flow(here, here + width);
+                    warm += flow(here, here + width);
                 }
+                *next = warm;
             }
         });
         self.heat = next;
