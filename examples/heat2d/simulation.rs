@@ -184,10 +184,8 @@ fn advance(
         let threads: Vec<_> = (workers.iter_mut().zip(submitted))
             .map(|(worker, own)| {
                 scope.spawn(move || {
-                    let last = work((worker, own));
-                    // Nobody waits for one that has failed.
-                    own.store(usize::MAX, Ordering::Release);
-                    last
+                    let _ended = Ended(own);
+                    work((worker, own))
                 })
             })
             .collect();
@@ -196,6 +194,15 @@ fn advance(
             .map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic)));
         joined.filter_map(Result::transpose).collect()
     })
+}
+
+/// Has nobody wait for a worker that has ended, however it did.
+struct Ended<'a>(&'a AtomicUsize);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(usize::MAX, Ordering::Release);
+    }
 }
 
 impl Worker {
