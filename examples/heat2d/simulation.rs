@@ -156,8 +156,8 @@ impl Simulation {
     }
 }
 
-/// Has all workers make `rounds`, of so many steps each, with a thread for each: submitting a step takes a thread about as long as
-/// a small plate's step takes the device. Returns the last step of each.
+/// Has all workers make `rounds`, of so many steps each, with a thread for each. Between two cards that is worth little: rounds of
+/// 24 steps took 3.7 times one card's time, and 3.9 with one thread for both. Returns the last step of each.
 fn advance(
     workers: &mut [Worker],
     heat: &[Buffer<i32>; 2],
