@@ -53,6 +53,15 @@ fn wanted_features() -> wgpu::Features {
         | F::MEMORY_DECORATION_VOLATILE
 }
 
+/// How much memory wgpu takes from a driver at once. A driver for processors fills all of it with zeros, so that the usual 128 MiB for
+/// the first small buffer would be what a short program takes its time for.
+pub(crate) fn memory_hints(device_type: wgpu::DeviceType) -> wgpu::MemoryHints {
+    match device_type {
+        wgpu::DeviceType::Cpu => wgpu::MemoryHints::MemoryUsage,
+        _ => wgpu::MemoryHints::Performance,
+    }
+}
+
 /// Opens a device on `adapter`; `probe` is an earlier measurement by a scratch device there.
 pub(crate) async fn open(
     adapter: &wgpu::Adapter,
@@ -74,6 +83,7 @@ pub(crate) async fn open(
         label: options.label.as_deref(),
         required_features: (wanted_features() & adapter.features()) | options.features,
         required_limits: options.lowered(adapter.limits()),
+        memory_hints: memory_hints(info.device_type),
         ..Default::default()
     };
     let (raw, queue) = request_device(

@@ -27,6 +27,7 @@ cases![
     missing_features_are_refused,
     lost_devices_answer,
     a_fault_is_the_reason_of_the_loss,
+    small_programs_take_little_memory_from_a_software_driver,
 ];
 
 fn adapters_have_indices_and_names(f: &Fixture) {
@@ -422,4 +423,17 @@ fn a_fault_is_the_reason_of_the_loss(f: &Fixture) {
     assert!(error.contains("the kernel far was ended by"), "{error}");
     let error = device.finish().unwrap_err().to_string();
     assert!(error.contains("the kernel far was ended by"), "{error}");
+}
+
+/// Such a driver fills with zeros what it gives.
+fn small_programs_take_little_memory_from_a_software_driver(f: &Fixture) {
+    let device = f.open(|_| {});
+    let words: DeviceBuffer<u32> = device.zeroed(16).unwrap();
+    assert_eq!(words.read().unwrap(), [0; 16]);
+    let is_software = f.context.adapters()[f.index].device_type == wgpu::DeviceType::Cpu;
+    // wgpu tells of its own memory only, and not on every backend.
+    if let Some(report) = device.raw().generate_allocator_report() {
+        let most = if is_software { 32 << 20 } else { 1 << 30 };
+        assert!(report.total_reserved_bytes <= most, "{report:?}");
+    }
 }

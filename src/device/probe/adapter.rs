@@ -160,6 +160,7 @@ async fn probe_scratch(
     let descriptor = wgpu::DeviceDescriptor {
         label: Some("tombolo probe"),
         required_limits: adapter.limits(),
+        memory_hints: wgpu::MemoryHints::MemoryUsage,
         ..Default::default()
     };
     match request_device(adapter, &descriptor, true).await {

@@ -14,9 +14,9 @@ const ROW: u64 = 32_768;
 /// The most pages of an upload: as many as a chunk has, and at most so many work-groups are in a row of a grid.
 pub(super) const LISTED: usize = (CHUNK / PAGE) as usize;
 /// Bytes of a page's sums.
-pub(super) const SUMS: u64 = 32;
+pub(super) const SUMS: u64 = 16;
 /// Keys of the sums: one for each half word of a page, and one more for each further sum.
-const KEYS: usize = PAGE as usize / 2 + 8;
+const KEYS: usize = PAGE as usize / 2 + 4;
 
 /// `mode` of `shaders/heap_diff.wgsl`.
 #[derive(Clone, Copy)]
