@@ -10,6 +10,7 @@ cases![
     a_shadow_ends_where_the_heap_was_cut_off,
     what_was_allocated_before_a_loss_reaches_other_devices,
     globals_in_the_heap_come_down,
+    one_half_word_of_a_page_is_enough_to_be_found,
 ];
 
 /// The host compares with a shadow where a device works in place beside a mirror. Behind the end of a heap that gave memory
@@ -94,5 +95,43 @@ fn globals_in_the_heap_come_down(f: &Fixture) {
             heap.host().unwrap().slice(beside, 16).unwrap(),
             [2 * times; 16]
         );
+    }
+}
+
+/// Changes one bit in each of as many pages as a page has half words, in each at another place; and again with every place in
+/// the next page, since a work-group of the search looks at four pages.
+fn one_half_word_of_a_page_is_enough_to_be_found(f: &Fixture) {
+    const PAGE_WORDS: usize = 1024;
+    const PAGES: usize = 2 * PAGE_WORDS;
+    let (_context, device, heap) = open(f);
+    let kernel = kernel(
+        &device,
+        "alias Words = array<u32>;
+        @group(0) @binding(0) var<uniform> words: usm_ptr;
+        @group(0) @binding(1) var<uniform> shift: u32;
+        @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+            let place = usm_Words(words);
+            let page = (id.x + shift) % 2048u;
+            place[1024u * page + id.x / 2u] ^= 0x8000u << (16u * (id.x % 2u));
+        }",
+    );
+    let bytes = heap.alloc_bytes(8 << 20, 4096).unwrap();
+    let words = bytes.cast::<u32>();
+    let mut expected = vec![0u32; PAGES * PAGE_WORDS];
+    for shift in 0..4 {
+        let launch = kernel.launch().value("words", &words);
+        let launch = launch.value("shift", &(shift as u32));
+        launch.invocations(PAGES as u32).submit().unwrap();
+        for half in 0..PAGES {
+            let page = (half + shift) % PAGES;
+            expected[PAGE_WORDS * page + half / 2] ^= 0x8000 << (16 * (half % 2));
+        }
+        let host = heap.host().unwrap();
+        let seen = host.slice(words, PAGES * PAGE_WORDS).unwrap();
+        let missed = (0..PAGES).find(|page| {
+            let page = PAGE_WORDS * page..PAGE_WORDS * (page + 1);
+            seen[page.clone()] != expected[page]
+        });
+        assert_eq!(missed, None, "shifted by {shift}");
     }
 }
