@@ -38,7 +38,8 @@ fn main() -> Result<(), Error> {
     let mut rows = Vec::new();
     for adapter in nvidia {
         eprintln!("{}", adapter.name);
-        let device = context.device_at(adapter.index)?;
+        // With a heap of its own, which another card's may have filled.
+        let device = Context::new()?.device_at(adapter.index)?;
         let name = word(&adapter.name);
         measure(&device, &mut peer, |label, goal, ratios| {
             let goal = goal.map_or(String::new(), |goal: f64| format!(" goal <= {goal}"));

@@ -41,8 +41,8 @@ struct Arguments {
     #[arg(short, long, value_name = "N", default_value_t = 1200,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     steps: u32,
-    /// Steps between two exchanges, and rows that a device is given of the other's half for them; no more than half of its rows.
-    #[arg(long, value_name = "N", default_value_t = 48, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    /// Steps between two exchanges, and rows that a device is given of the other's half for them; no more than these.
+    #[arg(long, value_name = "N", default_value_t = 96, value_parser = clap::value_parser!(u32).range(1..=1024))]
     halo: u32,
     /// PNGs to write on the way, the first before the first step; none with 0, as large plates need.
     #[arg(short, long, value_name = "N", default_value_t = 5, value_parser = pictures)]

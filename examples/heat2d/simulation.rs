@@ -74,8 +74,8 @@ impl Simulation {
         let &Plate { width, height, .. } = plate;
         let program = Program::new("heat.wgsl", include_str!("heat.wgsl"))?;
         let begin = |index: usize| height * index as u32 / devices.len() as u32;
-        // With more, devices would compute the same for most of the time.
-        let halo = halo.clamp(1, (height / devices.len() as u32 / 2).max(1));
+        // All of a neighbour's rows: with more, devices would compute each other's whole work.
+        let halo = halo.clamp(1, (height / devices.len() as u32).max(1));
         let mut workers = Vec::new();
         for (index, device) in devices.iter().enumerate() {
             let own = begin(index)..begin(index + 1);

@@ -1,5 +1,6 @@
 //! For tests: points that hold threads, so rare interleavings happen for certain, and the right to use devices.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use super::wait::lock;
@@ -48,6 +49,17 @@ pub(crate) fn is_refused(point: Point) -> bool {
     lock(&REFUSED)
         .take_if(|refused| *refused == point)
         .is_some()
+}
+
+static CARDS: AtomicBool = AtomicBool::new(false);
+
+/// Has devices that are opened from now on count as devices of a card, which take turns.
+pub(crate) fn count_adapters_as_cards(count: bool) {
+    CARDS.store(count, Ordering::Release);
+}
+
+pub(crate) fn is_every_adapter_a_card() -> bool {
+    CARDS.load(Ordering::Acquire)
 }
 
 /// The right to use devices: software drivers do not stand several tests at once.

@@ -165,11 +165,12 @@ pub enum ExecutionError {
         what: &'static str,
     },
     /// A function of the host that serves a call of a running kernel waits for an end behind that kernel, and so behind
-    /// the function itself; or for an end behind another kernel that calls functions of the same services, whose last free
-    /// thread this is ([`threads`](crate::calls::HostServicesBuilder::threads)).
+    /// the function itself; or for another device of the kernel's card, whose devices take turns; or for an end behind
+    /// another kernel that calls functions of the same services, whose last free thread this is
+    /// ([`threads`](crate::calls::HostServicesBuilder::threads)).
     #[error(
-        "`{handler}` serves calls of kernels that run on {device}, and must not wait for that device ({what}), which goes on \
-         when a call is answered that waits for this function: have another thread do it, or do it when the launch has ended"
+        "`{handler}` serves calls of kernels that run on {device}, and must not wait for what runs there ({what}), which \
+         goes on when a call is answered that waits for this function: have another thread do it, or do it when the launch has ended"
     )]
     InHandler {
         /// The attempted operation.

@@ -1,5 +1,5 @@
 //! Functions of the host that wait for a kernel of another device: refused to the last thread that could answer that kernel,
-//! and had by all others.
+//! and had by all others, but on a card, whose devices take turns: there every wait for another of them is refused.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Barrier, Mutex};
@@ -8,13 +8,14 @@ use std::time::Duration;
 use crate::cases;
 use crate::harness::{Fixture, kernel_of, run_with};
 use tombolo::{
-    DeviceBuffer, Event, HostServices, Kernel,
+    Device, DeviceBuffer, Event, HostServices, Kernel,
     device::{ExecutionError, WaitError},
 };
 
 cases![
     waits_for_whom_the_function_would_have_to_answer_are_refused,
-    waits_for_kernels_without_calls_are_had,
+    waits_for_kernels_without_calls_are_had_beside_the_caller,
+    waits_for_other_adapters_are_had,
     one_thread_of_two_may_wait,
 ];
 
@@ -124,19 +125,16 @@ fn waits_for_whom_the_function_would_have_to_answer_are_refused(f: &Fixture) {
     assert!(is_refused(&waits[0], f), "{waits:?}");
 }
 
-/// Where all devices of a driver share its threads, the calling kernel keeps these.
-fn runs_beside_a_caller(f: &Fixture) -> bool {
+/// Where all devices of a driver share its threads, the calling kernel may keep these.
+fn has_threads_to_spare(f: &Fixture) -> bool {
     !f.is_lavapipe() && !f.is_swiftshader()
 }
 
-fn waits_for_kernels_without_calls_are_had(f: &Fixture) {
-    if !runs_beside_a_caller(f) {
-        return;
-    }
+/// Has a function that serves a call of the fixture's device wait for a kernel of `other` that calls nobody.
+fn wait_for_one_alone(f: &Fixture, other: &Device) -> Waited {
     let (seen, told) = channel();
     let scene = Scene::default();
     let services = services(1, &scene, seen, None);
-    let other = f.open(|_| ());
     let source = asking(1, 10).replace("ask(", "5u + (");
     let program = tombolo::Program::new("alone.wgsl", source).unwrap();
     let kernel = other.kernel(&program, "main", &tombolo::Constants::new());
@@ -147,7 +145,7 @@ fn waits_for_kernels_without_calls_are_had(f: &Fixture) {
         events: Vec::new(),
     });
     // A launch there that calls, and has ended, is in nobody's way.
-    let calling = kernel_of(&other, &services, &asking(1, 20));
+    let calling = kernel_of(other, &services, &asking(1, 20));
     let (out, ended) = run_with(&calling, &services, 4, |launch| launch.workgroups(1));
     ended.unwrap();
     assert_eq!(out.read().unwrap()[0], 120);
@@ -156,17 +154,46 @@ fn waits_for_kernels_without_calls_are_had(f: &Fixture) {
     let out = f.device.buffer(&[7u32; 4]).unwrap();
     let event = launch.buffer("out", &out).workgroups(1).submit().unwrap();
     event.wait_timeout(MINUTE).unwrap();
-    told.recv_timeout(MINUTE).unwrap().unwrap();
+    assert_eq!(out.read().unwrap(), [100, 7, 7, 7]);
+    let waited = told.recv_timeout(MINUTE).unwrap();
+    // Refused or not, what was submitted runs.
     let elsewhere = scene.lock().unwrap().take().unwrap();
     assert_eq!(elsewhere.out.read().unwrap(), [15, 7, 7, 7]);
+    waited
+}
+
+fn waits_for_kernels_without_calls_are_had_beside_the_caller(f: &Fixture) {
+    if !has_threads_to_spare(f) {
+        return;
+    }
+    let waited = wait_for_one_alone(f, &f.open(|_| ()));
+    match f.is_card() {
+        true => assert!(is_refused(&waited, f), "{waited:?}"),
+        false => waited.unwrap(),
+    }
+}
+
+fn waits_for_other_adapters_are_had(f: &Fixture) {
+    let adapters = f.context.adapters();
+    // Two cards of one name are told apart by their addresses, where there are some.
+    let is_other = |index: &usize| {
+        let (own, other) = (&adapters[f.index], &adapters[*index]);
+        own.name != other.name || own.pci_address != other.pci_address
+    };
+    for index in (0..adapters.len()).filter(is_other) {
+        let other = f.context.device_at(index).unwrap();
+        let waited = wait_for_one_alone(f, &other);
+        assert!(waited.is_ok(), "{}: {waited:?}", other.name());
+    }
 }
 
 fn one_thread_of_two_may_wait(f: &Fixture) {
-    if !runs_beside_a_caller(f) {
+    if !has_threads_to_spare(f) {
         return;
     }
     let waits = run(f, 2, 2, Some(Barrier::new(2)));
     let refused = waits.iter().filter(|waited| is_refused(waited, f));
-    assert_eq!(refused.count(), 1, "{waits:?}");
+    let expected = if f.is_card() { 2 } else { 1 };
+    assert_eq!(refused.count(), expected, "{waits:?}");
     assert!(waits.iter().any(|waited| waited.is_ok()), "{waits:?}");
 }

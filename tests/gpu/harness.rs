@@ -78,6 +78,11 @@ impl Fixture {
         self.device.name().contains("SwiftShader")
     }
 
+    /// Whether the adapter is hardware, whose devices take turns.
+    pub fn is_card(&self) -> bool {
+        !self.device.capabilities().software
+    }
+
     /// Whether the adapter is the one of this project.
     pub fn is_embedded(&self) -> bool {
         self.device.name().contains("Tombolo")

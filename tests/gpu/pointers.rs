@@ -218,7 +218,7 @@ fn two_devices_extend_one_list_in_turn(f: &Fixture) {
     assert!(no_copy || !f.device.capabilities().software);
     let copied = heap.mirror_statistics();
     let head = heap.alloc(List::zeroed()).unwrap();
-    let arena = heap.alloc_zeroed::<Node>(600).unwrap();
+    let arena = heap.alloc_zeroed::<Node>(150 * devices.len()).unwrap();
     let mut start = 0;
     for _ in 0..3 {
         for device in &devices {

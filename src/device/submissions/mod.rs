@@ -25,6 +25,7 @@
 //! buffer that the call around it holds ([`Held`]).
 
 mod batch;
+mod cards;
 mod contained;
 #[cfg(web)]
 pub(super) mod late;
@@ -59,6 +60,7 @@ pub(crate) struct Submissions {
     /// For threads that serve calls of the device.
     id: u64,
     raw: wgpu::Device,
+    card: Option<cards::Card>,
     /// Until the device is dropped: dropping wgpu's last handle of a queue waits for all submissions.
     queue: Mutex<Option<wgpu::Queue>>,
     lost: Arc<LostFlag>,
@@ -97,10 +99,12 @@ impl Submissions {
             let signal = Arc::downgrade(signal);
             lost.set_witness(move || signal.upgrade()?.loss());
         }
-        Arc::new(Self {
+        let info = raw.adapter_info();
+        let submissions = Arc::new(Self {
             id: super::unique_id(),
+            card: cards::Card::of(&info),
             signal,
-            spin: wait.looks_for(raw.adapter_info().device_type),
+            spin: wait.looks_for(info.device_type),
             never_blocks: wait.never_blocks(),
             callers: serving::Callers::default(),
             #[cfg(web)]
@@ -115,7 +119,9 @@ impl Submissions {
             mute: AtomicBool::new(false),
             spare: Mutex::default(),
             unmapped: OnceLock::new(),
-        })
+        });
+        cards::note(&submissions);
+        submissions
     }
 
     /// Submits commands behind everything in line, and returns their batch, which has a verdict.

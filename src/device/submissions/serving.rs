@@ -11,6 +11,9 @@
 //! are in functions that wait for the ends of such kernels, nobody answers. So each device knows the batches whose kernels
 //! call, and the last of a crew is refused the wait.
 //!
+//! Another device of the caller's card does not run while the caller does ([`cards`]): the wait for it is refused like one for the
+//! caller's own.
+//!
 //! Where threads may not wait at all, in a browser and by [`WaitPolicy::Never`](crate::device::WaitPolicy::Never), waits are
 //! refused at the same places ([`ExecutionError::WouldBlock`]).
 
@@ -22,7 +25,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::super::outcome::ExecutionError;
-use super::{Batch, Standing, Submissions};
+use super::super::release::release_elsewhere;
+use super::{Batch, Standing, Submissions, cards};
 
 /// No function runs.
 const NONE: usize = usize::MAX;
@@ -227,8 +231,36 @@ impl Submissions {
             (false, false) => Ok(()),
             _ if is_soon() => Ok(()),
             (true, _) => self.may_submit(what),
-            (false, true) => self.may_leave(Some(batch), what),
+            (false, true) => {
+                self.may_wait_beside_caller(what)?;
+                self.may_leave(Some(batch), what)
+            }
         }
+    }
+
+    /// Refuses a wait on a thread that serves a call from another device of the same card, for as long as anything runs there.
+    /// May run callbacks of the program.
+    ///
+    /// # Errors
+    /// [`ExecutionError::InHandler`].
+    fn may_wait_beside_caller(&self, what: &'static str) -> Result<(), ExecutionError> {
+        let (caller, Some(card)) = (DEVICE.get(), &self.card) else {
+            return Ok(());
+        };
+        if caller == 0 || caller == self.id || IS_CALLER_OVER.get() {
+            return Ok(());
+        }
+        let Some(caller) = cards::find(caller) else {
+            return Ok(());
+        };
+        let is_one_card = caller.card.as_ref().is_some_and(|own| own.may_be(card));
+        let may = match is_one_card {
+            true => caller.may_submit(what),
+            false => Ok(()),
+        };
+        // The caller waits for this thread, which must not end a device.
+        release_elsewhere(caller);
+        may
     }
 
     /// Refuses a wait on the last thread that could answer kernels before the end of the batch, or of everything for `None`.
@@ -239,8 +271,8 @@ impl Submissions {
         }
     }
 
-    /// Refuses a wait behind commands of the device: on a thread that serves a call from there, and on devices whose threads
-    /// may not wait at all. `instead` is what does not block. May run callbacks of the program.
+    /// Refuses a wait behind commands of the device: on a thread that serves a call from there or from its card, and on devices whose
+    /// threads may not wait at all. `instead` is what does not block. May run callbacks of the program.
     ///
     /// # Errors
     /// [`ExecutionError::InHandler`]; [`ExecutionError::WouldBlock`].
@@ -250,6 +282,7 @@ impl Submissions {
         instead: &'static str,
     ) -> Result<(), ExecutionError> {
         self.may_submit(what)?;
+        self.may_wait_beside_caller(what)?;
         self.may_leave(None, what)?;
         match self.never_blocks {
             true => Err(ExecutionError::WouldBlock { what, instead }),

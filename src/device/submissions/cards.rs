@@ -1,0 +1,64 @@
+//! Devices of one card, which take turns.
+//!
+//! A card goes over from one device of a program to another only between kernels (seen with NVIDIA's driver 580; no interface
+//! promises more). So a kernel that waits for a function of the host keeps every other device of its card waiting, too: the
+//! function must not wait for any of them. After four seconds NVIDIA's driver gives up all of the process's devices (Xid 109).
+//! Software drivers run kernels of several devices beside each other, as far as they have threads.
+
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+
+use super::Submissions;
+
+/// A card, told apart from others as far as adapters tell.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Card {
+    /// On the PCI bus; empty where the backend does not tell.
+    address: String,
+    /// By vendor and product, and by name.
+    kind: (u32, u32, String),
+}
+
+impl Card {
+    /// The card that an adapter is, if it is one.
+    pub(super) fn of(info: &wgpu::AdapterInfo) -> Option<Self> {
+        let is_card = info.device_type != wgpu::DeviceType::Cpu;
+        #[cfg(test)]
+        let is_card = is_card || crate::device::hooks::is_every_adapter_a_card();
+        is_card.then(|| Self {
+            address: info.device_pci_bus_id.clone(),
+            kind: (info.vendor, info.device, info.name.clone()),
+        })
+    }
+
+    /// Whether both may be the same card. Where nobody tells addresses, two cards of one kind count as one.
+    pub(super) fn may_be(&self, other: &Self) -> bool {
+        match self.address.is_empty() || other.address.is_empty() {
+            true => self.kind == other.kind,
+            false => self.address == other.address,
+        }
+    }
+}
+
+/// Devices of cards that are open, by number.
+static OPEN: Mutex<Vec<(u64, Weak<Submissions>)>> = Mutex::new(Vec::new());
+
+/// Notes a device, so that [`find`] finds it.
+pub(super) fn note(device: &Arc<Submissions>) {
+    if device.card.is_some() {
+        let mut open = OPEN.lock();
+        open.retain(|(_, device)| device.strong_count() > 0);
+        open.push((device.id, Arc::downgrade(device)));
+    }
+}
+
+/// A device of a card. Whoever asks may come to be the last to hold it.
+pub(super) fn find(id: u64) -> Option<Arc<Submissions>> {
+    let open = OPEN.lock();
+    let (_, device) = open.iter().find(|(of, _)| *of == id)?;
+    device.upgrade()
+}
+
+#[cfg(test)]
+mod tests;
