@@ -305,6 +305,34 @@ impl<W: Words, P: Private> Server<W, P> {
             requests: [0; LINE],
             served: 0,
         };
+        let mut count = 0;
+        if self.withdraws {
+            count = self.sweep_together(first, posted, &mut answers, sweeper, dispatch);
+            posted = 0;
+        }
+        while posted != 0 {
+            let index = posted.trailing_zeros() as usize;
+            posted &= posted - 1;
+            if let Some(post) = self.take(first + index, dispatch)
+                && self.work(first, index, post, &mut answers, sweeper, dispatch)
+            {
+                count += 1;
+            }
+        }
+        self.publish(first, &mut answers);
+        count
+    }
+
+    /// Serves the posts at the ports of a line with a bit in `posted`, which their clients may withdraw. Apart from the
+    /// others, which are served faster for it.
+    fn sweep_together(
+        &self,
+        first: usize,
+        mut posted: u32,
+        answers: &mut Answers,
+        sweeper: &mut Sweeper,
+        dispatch: &impl Dispatch,
+    ) -> usize {
         let mut begun = Begun::default();
         let mut count = 0;
         while posted != 0 {
@@ -313,13 +341,9 @@ impl<W: Words, P: Private> Server<W, P> {
                 let index = begun.ports.trailing_zeros() as usize;
                 begun.ports &= begun.ports - 1;
                 let post = begun.posts[index];
-                if self.work(first, index, post, &mut answers, sweeper, dispatch) {
-                    sweeper.last = first + index;
-                    count += 1;
-                }
+                count += usize::from(self.work(first, index, post, answers, sweeper, dispatch));
             }
         }
-        self.publish(first, &mut answers);
         count
     }
 
@@ -330,16 +354,15 @@ impl<W: Words, P: Private> Server<W, P> {
             requests: [0; LINE],
             served: 0,
         };
-        let mut begun = Begun::default();
-        self.begin(port, 1, &mut begun, dispatch);
+        let post = self.take(port, dispatch);
         let served =
-            begun.ports != 0 && self.work(port, 0, begun.posts[0], &mut answers, sweeper, dispatch);
+            post.is_some_and(|post| self.work(port, 0, post, &mut answers, sweeper, dispatch));
         self.publish(port, &mut answers);
         served
     }
 
-    /// Begins calls at those ports of a line with a bit in `posted`, and returns the bits of the others that are left: one
-    /// call, or, where clients may withdraw theirs, all quick ones up to the next that is not.
+    /// Begins calls at those ports of a line with a bit in `posted`, and returns the bits of the others that are left: all
+    /// quick calls up to the next that is not, or that one.
     fn begin(
         &self,
         first: usize,
@@ -350,58 +373,57 @@ impl<W: Words, P: Private> Server<W, P> {
         while posted != 0 {
             let index = posted.trailing_zeros() as usize;
             let port = first + index;
-            let post = match self.private.try_lock(port) {
-                true => self.look(port, dispatch),
-                false => None,
-            };
-            if let Some(post) = post {
-                if begun.ports != 0 && !post.is_quick {
-                    // Its caller may still withdraw while the others are served.
-                    self.private.unlock(port);
-                    break;
-                }
-                begun.posts[index] = post;
-                begun.ports |= 1 << index;
-                if self.withdraws {
-                    // The client notes a withdrawal and looks for this note then. With a full fence on both sides not
-                    // both can miss the other's.
-                    (self.words).store(self.layout.results(port) + BEGUN, post.request);
-                }
+            let post = self.take(port, dispatch);
+            let is_quick = post.is_none_or(|post| post.is_quick);
+            if !is_quick && begun.ports != 0 {
+                // Its caller may still withdraw while the others are served.
+                self.private.unlock(port);
+                break;
             }
             posted &= posted - 1;
-            if post.is_some_and(|post| !self.withdraws || !post.is_quick) {
+            if let Some(post) = post {
+                begun.posts[index] = post;
+                begun.ports |= 1 << index;
+                let note = self.layout.results(port) + BEGUN;
+                self.words.store(note, post.request);
+            }
+            if !is_quick {
                 break;
             }
         }
-        if self.withdraws && begun.ports != 0 {
-            fence(Ordering::SeqCst);
-        }
+        // A client notes a withdrawal and looks for the note of the begun call then. With a full fence on both sides not
+        // both can miss the other's.
+        fence(Ordering::SeqCst);
         posted
     }
 
-    /// The call at a port whose lock is taken. Without one that this thread serves, the lock is given back.
-    fn look(&self, port: usize, dispatch: &impl Dispatch) -> Option<Post> {
-        let (words, layout) = (&self.words, self.layout);
+    /// Takes the lock of a port, if there is a call that this thread serves.
+    fn take(&self, port: usize, dispatch: &impl Dispatch) -> Option<Post> {
+        let (words, layout, own) = (&self.words, self.layout, &self.private);
+        if !own.try_lock(port) {
+            return None;
+        }
         // What made the caller look was a look without the lock.
         let inbox = words.load(layout.request(port));
-        let request = next(Side::Server, inbox, self.private.answered(port));
-        let post = request.and_then(|request| {
-            let at = layout.arguments(port);
-            let (opcode, length) = (words.load(at), words.load(at + 1) as usize);
-            dispatch.takes(port, opcode).then(|| Post {
-                request,
-                opcode,
-                length,
-                is_quick: dispatch.is_quick(opcode),
-            })
-        });
-        if post.is_none() {
-            self.private.unlock(port);
+        let Some(request) = next(Side::Server, inbox, own.answered(port)) else {
+            own.unlock(port);
+            return None;
+        };
+        let at = layout.arguments(port);
+        let (opcode, length) = (words.load(at), words.load(at + 1) as usize);
+        if !dispatch.takes(port, opcode) {
+            own.unlock(port);
+            return None;
         }
-        post
+        Some(Post {
+            request,
+            opcode,
+            length,
+            is_quick: dispatch.is_quick(opcode),
+        })
     }
 
-    /// Serves a call begun at port `first + index`, and notes the call in `answers`, for the client to learn later.
+    /// Serves the call taken at port `first + index`, and notes the call in `answers`, for the client to learn later.
     fn work(
         &self,
         first: usize,
@@ -463,6 +485,7 @@ impl<W: Words, P: Private> Server<W, P> {
         words.store_all(at + PREFIX, &sweeper.results[..length]);
         words.store_all(at, &[status.code(), sweeper.results.len() as u32]);
         own.set_answered(port, request);
+        sweeper.last = port;
         answers.requests[index] = request;
         answers.served |= 1 << index;
         if !is_quick {
