@@ -9,6 +9,10 @@
             if !waits {
                 break;
             }
+            // In front of the look: what stands behind takes its time although the answer is there. Never two turns, which
+            // nobody can know: the pause has to be made.
+            look = tombolo_call_turn(look, select(1u, 2u, tombolo_call_paused == 0xffffffffu));
+            tombolo_call_pause(look);
             // What this processor holds of the word is older than what the host has written.
             tombolo_call_fence();
             if atomicLoad(&tombolo_calls[replies + port]) == request {
@@ -16,8 +20,6 @@
                 waits = false;
                 break;
             }
-            // Never two, which nobody can know: the pause has to be made.
-            look = tombolo_call_turn(look, select(1u, 2u, tombolo_call_paused == 0xffffffffu));
             if look >= soon {
                 break;
             }
@@ -26,7 +28,6 @@
                 waits = false;
                 break;
             }
-            tombolo_call_pause(look);
         }
         // Who has looked for a port for long looks more seldom: coming round to the next port costs four turns.
         var rests = select(1u, 8u, step >= 20u);

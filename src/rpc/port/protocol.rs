@@ -44,7 +44,8 @@
 //! and then look for the other's: the server that the call is begun, the client that the call is withdrawn, with a full
 //! fence between write and look. So at most one of them misses the other's note. A server that finds the withdrawal
 //! answers with `Busy` and runs nothing; a client that finds its call begun goes on waiting for the answer, which may be
-//! `Busy` when both have found the other's note. The port is free once the server has answered.
+//! `Busy` when both have found the other's note. The port is free once the server has answered. A server may write the notes
+//! of several calls in front of one fence; all of them are begun then, although it serves them one by one.
 
 /// One of the two ends of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -6,6 +6,10 @@
 //! times as often as at the others. One server thread alone needs no locks, and tells the clients of a line of all
 //! answers together (else the line would go back and forth with each), unless the function was not quick when it was
 //! timed last: nobody waits for another caller's slow call.
+//!
+//! Where clients may withdraw their calls, the note that a call is begun has to arrive before the server looks for a
+//! withdrawal, and waits for a line of the client's processor to come over. So the quick calls of a line are begun
+//! together, behind one fence, and their lines come over at the same time.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
@@ -175,6 +179,22 @@ impl Sweeper {
     }
 }
 
+/// The header of a posted call, copied once.
+#[derive(Clone, Copy, Default)]
+struct Post {
+    request: u32,
+    opcode: u32,
+    length: usize,
+    is_quick: bool,
+}
+
+/// Calls of a line that are begun: their ports are locked.
+#[derive(Default)]
+struct Begun {
+    posts: [Post; LINE],
+    ports: u32,
+}
+
 /// Calls of a line already served, with mailboxes still silent.
 struct Answers {
     requests: [u32; LINE],
@@ -286,15 +306,44 @@ impl<W: Words, P: Private> Server<W, P> {
             served: 0,
         };
         let mut count = 0;
+        if self.withdraws {
+            count = self.sweep_together(first, posted, &mut answers, sweeper, dispatch);
+            posted = 0;
+        }
         while posted != 0 {
             let index = posted.trailing_zeros() as usize;
             posted &= posted - 1;
-            if self.work(first, index, &mut answers, sweeper, dispatch) {
-                sweeper.last = first + index;
+            if let Some(post) = self.take(first + index, dispatch)
+                && self.work(first, index, post, &mut answers, sweeper, dispatch)
+            {
                 count += 1;
             }
         }
         self.publish(first, &mut answers);
+        count
+    }
+
+    /// Serves the posts at the ports of a line with a bit in `posted`, which their clients may withdraw. Apart from the
+    /// others, which are served faster for it.
+    fn sweep_together(
+        &self,
+        first: usize,
+        mut posted: u32,
+        answers: &mut Answers,
+        sweeper: &mut Sweeper,
+        dispatch: &impl Dispatch,
+    ) -> usize {
+        let mut begun = Begun::default();
+        let mut count = 0;
+        while posted != 0 {
+            posted = self.begin(first, posted, &mut begun, dispatch);
+            while begun.ports != 0 {
+                let index = begun.ports.trailing_zeros() as usize;
+                begun.ports &= begun.ports - 1;
+                let post = begun.posts[index];
+                count += usize::from(self.work(first, index, post, answers, sweeper, dispatch));
+            }
+        }
         count
     }
 
@@ -305,37 +354,94 @@ impl<W: Words, P: Private> Server<W, P> {
             requests: [0; LINE],
             served: 0,
         };
-        let served = self.work(port, 0, &mut answers, sweeper, dispatch);
+        let post = self.take(port, dispatch);
+        let served =
+            post.is_some_and(|post| self.work(port, 0, post, &mut answers, sweeper, dispatch));
         self.publish(port, &mut answers);
         served
     }
 
-    /// Serves the call at port `first + index`, and notes the call in `answers`, for the client to learn later.
+    /// Begins calls at those ports of a line with a bit in `posted`, and returns the bits of the others that are left: all
+    /// quick calls up to the next that is not, or that one.
+    fn begin(
+        &self,
+        first: usize,
+        mut posted: u32,
+        begun: &mut Begun,
+        dispatch: &impl Dispatch,
+    ) -> u32 {
+        while posted != 0 {
+            let index = posted.trailing_zeros() as usize;
+            let port = first + index;
+            let post = self.take(port, dispatch);
+            let is_quick = post.is_none_or(|post| post.is_quick);
+            if !is_quick && begun.ports != 0 {
+                // Its caller may still withdraw while the others are served.
+                self.private.unlock(port);
+                break;
+            }
+            posted &= posted - 1;
+            if let Some(post) = post {
+                begun.posts[index] = post;
+                begun.ports |= 1 << index;
+                let note = self.layout.results(port) + BEGUN;
+                self.words.store(note, post.request);
+            }
+            if !is_quick {
+                break;
+            }
+        }
+        // A client notes a withdrawal and looks for the note of the begun call then. With a full fence on both sides not
+        // both can miss the other's.
+        fence(Ordering::SeqCst);
+        posted
+    }
+
+    /// Takes the lock of a port, if there is a call that this thread serves.
+    fn take(&self, port: usize, dispatch: &impl Dispatch) -> Option<Post> {
+        let (words, layout, own) = (&self.words, self.layout, &self.private);
+        if !own.try_lock(port) {
+            return None;
+        }
+        // What made the caller look was a look without the lock.
+        let inbox = words.load(layout.request(port));
+        let Some(request) = next(Side::Server, inbox, own.answered(port)) else {
+            own.unlock(port);
+            return None;
+        };
+        let at = layout.arguments(port);
+        let (opcode, length) = (words.load(at), words.load(at + 1) as usize);
+        if !dispatch.takes(port, opcode) {
+            own.unlock(port);
+            return None;
+        }
+        Some(Post {
+            request,
+            opcode,
+            length,
+            is_quick: dispatch.is_quick(opcode),
+        })
+    }
+
+    /// Serves the call taken at port `first + index`, and notes the call in `answers`, for the client to learn later.
     fn work(
         &self,
         first: usize,
         index: usize,
+        post: Post,
         answers: &mut Answers,
         sweeper: &mut Sweeper,
         dispatch: &impl Dispatch,
     ) -> bool {
         let port = first + index;
         let (words, layout, own) = (&self.words, self.layout, &self.private);
-        if !own.try_lock(port) {
-            return false;
-        }
-        // What made the caller look was a look without the lock.
-        let inbox = words.load(layout.request(port));
-        let Some(request) = next(Side::Server, inbox, own.answered(port)) else {
-            own.unlock(port);
-            return false;
-        };
+        let Post {
+            request,
+            opcode,
+            length,
+            is_quick,
+        } = post;
         let at = layout.arguments(port);
-        let (opcode, length) = (words.load(at), words.load(at + 1) as usize);
-        if !dispatch.takes(port, opcode) {
-            own.unlock(port);
-            return false;
-        }
         let fits = length <= layout.payload;
         let read = if fits { length } else { 0 };
         sweeper.arguments.resize(read, 0);
@@ -359,7 +465,6 @@ impl<W: Words, P: Private> Server<W, P> {
                 return false;
             }
         }
-        let is_quick = dispatch.is_quick(opcode);
         if !is_quick {
             // A waiter for the others must not wait for this one.
             self.publish(first, answers);
@@ -367,7 +472,7 @@ impl<W: Words, P: Private> Server<W, P> {
         sweeper.results.clear();
         let status = if !is_whole {
             CallStatus::Malformed
-        } else if self.is_withdrawn(port, request) {
+        } else if self.withdraws && words.load(at + SEAL) == 1 {
             CallStatus::Busy
         } else if fits {
             dispatch.dispatch(port, opcode, &sweeper.arguments, &mut sweeper.results)
@@ -380,24 +485,13 @@ impl<W: Words, P: Private> Server<W, P> {
         words.store_all(at + PREFIX, &sweeper.results[..length]);
         words.store_all(at, &[status.code(), sweeper.results.len() as u32]);
         own.set_answered(port, request);
+        sweeper.last = port;
         answers.requests[index] = request;
         answers.served |= 1 << index;
         if !is_quick {
             self.publish(first, answers);
         }
         true
-    }
-
-    /// Notes that the call at a port is begun. Whether the client withdrew the call before: the client notes the withdrawal
-    /// and looks for this note then, so that with a full fence on both sides not both can miss the other's.
-    fn is_withdrawn(&self, port: usize, request: u32) -> bool {
-        if !self.withdraws {
-            return false;
-        }
-        let begun = self.layout.results(port) + BEGUN;
-        self.words.store(begun, request);
-        fence(Ordering::SeqCst);
-        self.words.load(self.layout.arguments(port) + SEAL) == 1
     }
 
     /// Tells the clients of answers.

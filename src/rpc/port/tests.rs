@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::client::Client;
-use super::layout::PortLayout;
+use super::layout::{BEGUN, PortLayout, SEAL};
 use super::protocol::CallStatus;
 use super::server::{Dispatch, Server, Sweeper};
 use super::words::{HostWords, host_words};
@@ -238,6 +238,59 @@ fn answers_are_kept_back_for_quick_calls_alone() {
     for call in posted {
         assert_eq!(client.try_collect(call, &mut []), Some(CallStatus::Done));
     }
+}
+
+#[test]
+fn quick_calls_are_begun_together_and_others_alone() {
+    /// Notes the calls that are begun, when it serves one.
+    struct Watch {
+        words: Arc<HostWords>,
+        layout: PortLayout,
+        seen: std::sync::Mutex<Vec<(u32, Vec<u32>)>>,
+    }
+    impl Dispatch for Watch {
+        fn dispatch(&self, _: usize, opcode: u32, _: &[u32], _: &mut Vec<u32>) -> CallStatus {
+            let notes = (0..self.layout.ports).map(|port| self.layout.results(port) + BEGUN);
+            let notes = notes.map(|at| self.words[at].load(Ordering::Acquire));
+            self.seen.lock().unwrap().push((opcode, notes.collect()));
+            CallStatus::Done
+        }
+
+        fn is_quick(&self, opcode: u32) -> bool {
+            opcode < 100
+        }
+    }
+    let layout = PortLayout::new(6, 4);
+    let words = host_words(layout.words());
+    let server = Server::new(Arc::clone(&words), layout, true).with_withdrawal(true);
+    let watch = Watch {
+        words: Arc::clone(&words),
+        layout,
+        seen: std::sync::Mutex::default(),
+    };
+    let mut client = Client::new(Arc::clone(&words), layout, 1);
+    let posted: Vec<_> = [1, 2, 3, 100, 4]
+        .map(|opcode| client.try_post(opcode, &[]).unwrap())
+        .into();
+    words[layout.arguments(2) + SEAL].store(1, Ordering::Release);
+    // The sweep begins behind port 0.
+    assert_eq!(server.sweep(&mut Sweeper::default(), &watch), 5);
+    let seen = watch.seen.into_inner().unwrap();
+    let expected: [(u32, [u32; 6]); 4] = [
+        (1, [0, 1, 1, 1, 0, 0]),
+        (3, [0, 1, 1, 1, 0, 0]),
+        (100, [0, 1, 1, 1, 1, 0]),
+        (4, [0, 1, 1, 1, 1, 1]),
+    ];
+    assert_eq!(
+        seen,
+        expected.map(|(opcode, notes)| (opcode, notes.to_vec()))
+    );
+    let statuses = posted
+        .into_iter()
+        .map(|call| client.try_collect(call, &mut []));
+    let done = Some(CallStatus::Done);
+    assert!(statuses.eq([done, Some(CallStatus::Busy), done, done, done]));
 }
 
 #[test]

@@ -249,6 +249,26 @@ fn kernels_and_host_agree_on_the_header() {
     );
 }
 
+/// A turn is done to its end by whoever has seen the answer, where nothing but the end of a loop is a branch.
+#[test]
+fn nothing_that_takes_time_stands_behind_the_look_at_an_answer() {
+    let is_answer = "atomicLoad(&tombolo_calls[replies + port]) == request";
+    let turns: Vec<&str> = WAIT.split("loop {").skip(1).collect();
+    let slow = ["tombolo_call_pause(look)", "tombolo_call_backoff(step)"];
+    assert_eq!(turns.len(), slow.len());
+    for (turn, slow) in turns.into_iter().zip(slow) {
+        let (before, behind) = turn.split_once(is_answer).unwrap();
+        assert!(before.contains(slow) && before.contains("tombolo_call_turn("));
+        for slow in [
+            "tombolo_call_pause",
+            "tombolo_call_backoff",
+            "tombolo_call_turn",
+        ] {
+            assert!(!behind.contains(slow), "{slow}");
+        }
+    }
+}
+
 #[test]
 fn opcodes_depend_on_the_name_alone() {
     // FNV-1a of "a", from the published test vectors.

@@ -75,7 +75,7 @@ struct Setup {
     withdraws: bool,
     /// Servers may stop for good between two calls.
     stops: bool,
-    /// Servers may serve other calls before they tell the client of an answer.
+    /// Servers may serve other calls before they tell the client of an answer, and begin others before they serve one.
     batches: bool,
     /// The side that writes across a bus, and seals its writes.
     bus: Option<Side>,
@@ -144,6 +144,8 @@ struct State {
     servers: Vec<ServerAt>,
     /// For each server, the ports whose answers lie there, and whose mailboxes do not say so yet.
     kept: Vec<Vec<(usize, u32)>>,
+    /// For each server, the ports with its note that their calls are begun, at which it has not looked yet.
+    begun: Vec<Vec<(usize, u32)>>,
     /// How often each call was served.
     served: Vec<u8>,
     left: Vec<bool>,
@@ -315,6 +317,7 @@ impl State {
         let go = |state: &mut State, at| state.servers[index] = at;
         match self.servers[index] {
             ServerAt::Search => {
+                found.extend(self.next_begun(index));
                 for port in 0..setup.ports {
                     let own = &self.memory.ports[port];
                     let early = next(Side::Server, own.client_seen[MAILBOX], own.server[MAILBOX]);
@@ -335,7 +338,7 @@ impl State {
                         s.memory.fence(Side::Server);
                         s.memory.ports[port].server_lock = false;
                     }));
-                } else if setup.stops {
+                } else if setup.stops && self.begun[index].is_empty() {
                     found.push(with(&|s| go(s, ServerAt::Stopped)));
                 }
             }
@@ -368,6 +371,7 @@ impl State {
             }
             ServerAt::Beginning(port, request) => {
                 found.extend(self.begin(setup, index, port, request));
+                found.extend(self.begin_more(setup, index, port, request));
             }
             ServerAt::Working(port, request) => {
                 let id = self.memory.ports[port].client_seen[PAYLOAD];
@@ -443,6 +447,7 @@ impl Machine for State {
             clients: vec![(ClientAt::Search, 0); setup.clients],
             servers: vec![ServerAt::Search; setup.servers],
             kept: vec![Vec::new(); setup.servers],
+            begun: vec![Vec::new(); setup.servers],
             served: vec![0; calls],
             left: vec![false; calls],
             withdrawn: vec![false; calls],
@@ -473,7 +478,7 @@ impl Machine for State {
         let moves: u32 = (self.memory.ports.iter().map(|port| port.client[MAILBOX])).sum();
         self.clients.iter().all(|(_, call)| *call == setup.calls)
             && self.memory.is_quiet()
-            && self.kept.iter().all(Vec::is_empty)
+            && self.kept.iter().chain(&self.begun).all(Vec::is_empty)
             && (1..self.served.len()).all(|id| self.has_ended(setup, id))
             && moves == calls * MOVES_PER_CALL
     }

@@ -51,7 +51,8 @@ impl State {
             let servers = self.servers.iter().filter(|at| {
                 matches!(at, ServerAt::Beginning(p, _) | ServerAt::Working(p, _) | ServerAt::Answering(p, ..) | ServerAt::Answered(p, _) if *p == port)
             });
-            let kept = self.kept.iter().flatten().filter(|(p, _)| *p == port);
+            let kept = self.kept.iter().chain(&self.begun).flatten();
+            let kept = kept.filter(|(p, _)| *p == port);
             if clients.count() > 1 || servers.count() + kept.count() > 1 {
                 return Err(format!("two at one end of port {port}"));
             }

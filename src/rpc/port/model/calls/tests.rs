@@ -156,6 +156,26 @@ fn mutants_of_seals_are_caught() {
 }
 
 #[test]
+fn mutants_of_calls_begun_together_are_caught() {
+    for flaw in [
+        Flaw::NoWithdrawFence,
+        Flaw::NoBeginFence,
+        Flaw::NoWithdrawLook,
+    ] {
+        let setup = Setup {
+            flaw,
+            withdraws: true,
+            ports: 2,
+            calls: 1,
+            servers: 1,
+            batches: true,
+            ..PLAIN
+        };
+        assert!(explore::<State>(&setup).is_err(), "{flaw:?}");
+    }
+}
+
+#[test]
 fn mutants_are_caught() {
     for (flaw, look) in [
         (Flaw::NoClientFence, Look::Locked),

@@ -53,4 +53,29 @@ impl State {
         };
         Some(state)
     }
+
+    /// The state after server `index` has left a call that it begins for later, to begin another with it.
+    pub(super) fn begin_more(
+        &self,
+        setup: &Setup,
+        index: usize,
+        port: usize,
+        request: u32,
+    ) -> Option<State> {
+        setup.batches.then(|| {
+            let mut state = self.clone();
+            state.begun[index].push((port, request));
+            state.servers[index] = ServerAt::Search;
+            state
+        })
+    }
+
+    /// The state after server `index` has come back to the first call that it left so.
+    pub(super) fn next_begun(&self, index: usize) -> Option<State> {
+        let &(port, request) = self.begun[index].first()?;
+        let mut state = self.clone();
+        state.begun[index].remove(0);
+        state.servers[index] = ServerAt::Beginning(port, request);
+        Some(state)
+    }
 }
