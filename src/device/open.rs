@@ -53,9 +53,9 @@ fn wanted_features() -> wgpu::Features {
         | F::MEMORY_DECORATION_VOLATILE
 }
 
-/// How much memory wgpu takes from a driver at once. A driver for processors fills all of it with zeros, so that the usual 128 MiB for
-/// the first small buffer would be what a short program takes its time for.
-pub(crate) fn memory_hints(device_type: wgpu::DeviceType) -> wgpu::MemoryHints {
+/// How much memory wgpu takes from a driver at once. SwiftShader fills all of it with zeros, so that the usual 128 MiB for the first
+/// small buffer would be what a short program takes its time for.
+fn memory_hints(device_type: wgpu::DeviceType) -> wgpu::MemoryHints {
     match device_type {
         wgpu::DeviceType::Cpu => wgpu::MemoryHints::MemoryUsage,
         _ => wgpu::MemoryHints::Performance,

@@ -170,7 +170,8 @@ pub enum ExecutionError {
     /// ([`threads`](crate::calls::HostServicesBuilder::threads)).
     #[error(
         "`{handler}` serves calls of kernels that run on {device}, and must not wait for what runs there ({what}), which \
-         goes on when a call is answered that waits for this function: have another thread do it, or do it when the launch has ended"
+         goes on when a call is answered that waits for this function: have another thread do it, or do it when the launch \
+         has ended"
     )]
     InHandler {
         /// The attempted operation.

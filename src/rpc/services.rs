@@ -148,9 +148,10 @@ pub(super) struct Function {
 /// some drivers make a wait) or for [`SharedHeap::host`](crate::SharedHeap::host) while the kernel uses the heap. Such a wait
 /// is refused, at once, with
 /// [`ExecutionError::InHandler`](crate::device::ExecutionError::InHandler) for as long as anything runs on the device;
-/// so is a wait for a launch on another device whose kernel calls these services, on the last of their
-/// [threads](crate::calls::HostServicesBuilder::threads) that is not in such a wait. A wait for a thread of the function's
-/// own is not known to the runtime, and would keep the call waiting. Functions reach the heap through pointers given as
+/// so is a wait for another device of the same card, whose devices take turns, and a wait for a launch on another device
+/// whose kernel calls these services, on the last of their [threads](crate::calls::HostServicesBuilder::threads) that is not
+/// in such a wait. A wait for a thread of the function's own is not known to the runtime, and would keep the call waiting.
+/// Functions reach the heap through pointers given as
 /// arguments and the services for [memory](crate::calls::HostServicesBuilder::memory) and files, which know of running
 /// kernels.
 ///

@@ -10,9 +10,10 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 
 use super::Submissions;
+use crate::device::release::release_elsewhere;
 
 /// A card, told apart from others as far as adapters tell.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct Card {
     /// On the PCI bus; empty where the backend does not tell.
     address: String,
@@ -41,23 +42,40 @@ impl Card {
     }
 }
 
-/// Devices of cards that are open, by number.
-static OPEN: Mutex<Vec<(u64, Weak<Submissions>)>> = Mutex::new(Vec::new());
+/// A device of a card.
+struct Noted {
+    id: u64,
+    card: Card,
+    device: Weak<Submissions>,
+}
 
-/// Notes a device, so that [`find`] finds it.
+/// Those that are open.
+static OPEN: Mutex<Vec<Noted>> = Mutex::new(Vec::new());
+
+/// Notes a device, for [`ask`].
 pub(super) fn note(device: &Arc<Submissions>) {
-    if device.card.is_some() {
+    if let Some(card) = device.card.clone() {
         let mut open = OPEN.lock();
-        open.retain(|(_, device)| device.strong_count() > 0);
-        open.push((device.id, Arc::downgrade(device)));
+        open.retain(|noted| noted.device.strong_count() > 0);
+        open.push(Noted {
+            id: device.id,
+            card,
+            device: Arc::downgrade(device),
+        });
     }
 }
 
-/// A device of a card. Whoever asks may come to be the last to hold it.
-pub(super) fn find(id: u64) -> Option<Arc<Submissions>> {
-    let open = OPEN.lock();
-    let (_, device) = open.iter().find(|(of, _)| *of == id)?;
-    device.upgrade()
+/// Asks a device of `card`, if there is one of this number there.
+pub(super) fn ask<R>(id: u64, card: &Card, question: impl FnOnce(&Submissions) -> R) -> Option<R> {
+    let device = {
+        let open = OPEN.lock();
+        let is_asked = |noted: &&Noted| noted.id == id && noted.card.may_be(card);
+        open.iter().find(is_asked)?.device.upgrade()?
+    };
+    let answer = question(&device);
+    // The last to hold a device ends it, which a thread that a kernel waits for must not do.
+    release_elsewhere(device);
+    Some(answer)
 }
 
 #[cfg(test)]

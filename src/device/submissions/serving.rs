@@ -25,7 +25,6 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::super::outcome::ExecutionError;
-use super::super::release::release_elsewhere;
 use super::{Batch, Standing, Submissions, cards};
 
 /// No function runs.
@@ -250,17 +249,7 @@ impl Submissions {
         if caller == 0 || caller == self.id || IS_CALLER_OVER.get() {
             return Ok(());
         }
-        let Some(caller) = cards::find(caller) else {
-            return Ok(());
-        };
-        let is_one_card = caller.card.as_ref().is_some_and(|own| own.may_be(card));
-        let may = match is_one_card {
-            true => caller.may_submit(what),
-            false => Ok(()),
-        };
-        // The caller waits for this thread, which must not end a device.
-        release_elsewhere(caller);
-        may
+        cards::ask(caller, card, |caller| caller.may_submit(what)).unwrap_or(Ok(()))
     }
 
     /// Refuses a wait on the last thread that could answer kernels before the end of the batch, or of everything for `None`.
