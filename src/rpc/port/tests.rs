@@ -190,34 +190,44 @@ fn sweeps_begin_behind_the_port_served_last() {
     assert_eq!(*order.0.lock().unwrap(), [2, 3, 0, 1, 2]);
 }
 
+/// Notes some words, when it serves a call. Those with numbers below 100 are quick.
+struct Watch {
+    words: Arc<HostWords>,
+    at: Vec<usize>,
+    seen: std::sync::Mutex<Vec<(u32, Vec<u32>)>>,
+}
+
+impl Watch {
+    fn new(words: &Arc<HostWords>, at: impl Iterator<Item = usize>) -> Self {
+        Self {
+            words: Arc::clone(words),
+            at: at.collect(),
+            seen: std::sync::Mutex::default(),
+        }
+    }
+}
+
+impl Dispatch for Watch {
+    fn dispatch(&self, _: usize, opcode: u32, _: &[u32], _: &mut Vec<u32>) -> CallStatus {
+        let words = self
+            .at
+            .iter()
+            .map(|at| self.words[*at].load(Ordering::Acquire));
+        self.seen.lock().unwrap().push((opcode, words.collect()));
+        CallStatus::Done
+    }
+
+    fn is_quick(&self, opcode: u32) -> bool {
+        opcode < 100
+    }
+}
+
 #[test]
 fn answers_are_kept_back_for_quick_calls_alone() {
-    /// Notes which of the ports have been answered, when it serves a call.
-    struct Watch {
-        words: Arc<HostWords>,
-        layout: PortLayout,
-        seen: std::sync::Mutex<Vec<(u32, Vec<u32>)>>,
-    }
-    impl Dispatch for Watch {
-        fn dispatch(&self, _: usize, opcode: u32, _: &[u32], _: &mut Vec<u32>) -> CallStatus {
-            let replies = (0..self.layout.ports).map(|port| self.layout.reply(port));
-            let replies = replies.map(|at| self.words[at].load(Ordering::Acquire));
-            self.seen.lock().unwrap().push((opcode, replies.collect()));
-            CallStatus::Done
-        }
-
-        fn is_quick(&self, opcode: u32) -> bool {
-            opcode < 100
-        }
-    }
     let layout = PortLayout::new(4, 4);
     let words = host_words(layout.words());
     let server = Server::new(Arc::clone(&words), layout, true);
-    let watch = Watch {
-        words: Arc::clone(&words),
-        layout,
-        seen: std::sync::Mutex::default(),
-    };
+    let watch = Watch::new(&words, (0..4).map(|port| layout.reply(port)));
     let mut client = Client::new(words, layout, 0);
     let posted: Vec<_> = [1, 2, 100, 3]
         .map(|opcode| client.try_post(opcode, &[]).unwrap())
@@ -242,32 +252,10 @@ fn answers_are_kept_back_for_quick_calls_alone() {
 
 #[test]
 fn quick_calls_are_begun_together_and_others_alone() {
-    /// Notes the calls that are begun, when it serves one.
-    struct Watch {
-        words: Arc<HostWords>,
-        layout: PortLayout,
-        seen: std::sync::Mutex<Vec<(u32, Vec<u32>)>>,
-    }
-    impl Dispatch for Watch {
-        fn dispatch(&self, _: usize, opcode: u32, _: &[u32], _: &mut Vec<u32>) -> CallStatus {
-            let notes = (0..self.layout.ports).map(|port| self.layout.results(port) + BEGUN);
-            let notes = notes.map(|at| self.words[at].load(Ordering::Acquire));
-            self.seen.lock().unwrap().push((opcode, notes.collect()));
-            CallStatus::Done
-        }
-
-        fn is_quick(&self, opcode: u32) -> bool {
-            opcode < 100
-        }
-    }
     let layout = PortLayout::new(6, 4);
     let words = host_words(layout.words());
     let server = Server::new(Arc::clone(&words), layout, true).with_withdrawal(true);
-    let watch = Watch {
-        words: Arc::clone(&words),
-        layout,
-        seen: std::sync::Mutex::default(),
-    };
+    let watch = Watch::new(&words, (0..6).map(|port| layout.results(port) + BEGUN));
     let mut client = Client::new(Arc::clone(&words), layout, 1);
     let posted: Vec<_> = [1, 2, 3, 100, 4]
         .map(|opcode| client.try_post(opcode, &[]).unwrap())
