@@ -398,6 +398,7 @@ impl<W: Words, P: Private> Server<W, P> {
     }
 
     /// Takes the lock of a port, if there is a call that this thread serves.
+    #[inline(always)]
     fn take(&self, port: usize, dispatch: &impl Dispatch) -> Option<Post> {
         let (words, layout, own) = (&self.words, self.layout, &self.private);
         if !own.try_lock(port) {
@@ -424,6 +425,7 @@ impl<W: Words, P: Private> Server<W, P> {
     }
 
     /// Serves the call taken at port `first + index`, and notes the call in `answers`, for the client to learn later.
+    #[inline(always)]
     fn work(
         &self,
         first: usize,
