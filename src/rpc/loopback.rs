@@ -82,6 +82,8 @@ impl Loopback {
         let begun = Instant::now();
         loop {
             match posted {
+                // Before anything is posted, as in kernels: the last sweep of services that are stopped would serve the call.
+                None if self.client.is_closed() => return Err(CallStatus::Stopped),
                 None => posted = self.client.try_post(opcode, arguments),
                 Some(call) => match self.client.try_collect(call, &mut results) {
                     Some(CallStatus::Done) => return Ok(results),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::super::port::protocol::CallStatus;
 use super::HostServices;
+use crate::rpc::Loopback;
 use crate::server::HostServer;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -48,6 +49,46 @@ fn functions_may_stop_their_own_services() {
             let later = loopback.call("stop", &[1], MINUTE);
             assert_eq!(later, Err(CallStatus::Stopped));
             own.get().unwrap().stop();
+        });
+    }
+}
+
+/// The server's last sweep is still to come while the function that stops runs.
+#[test]
+fn calls_made_after_the_stop_are_never_served() {
+    for threads in [1, 4] {
+        within_a_minute(move || {
+            let own = Arc::new(OnceLock::<(HostServices, Mutex<Loopback>)>::new());
+            let stopping = Arc::downgrade(&own);
+            let stop = move || {
+                if let Some(own) = stopping.upgrade()
+                    && let Some((services, loopback)) = own.get()
+                {
+                    services.stop();
+                    let later = loopback.lock().unwrap().call("other", &[], MINUTE);
+                    assert_eq!(later, Err(CallStatus::Stopped));
+                }
+            };
+            let services = HostServices::builder()
+                .call("fn stop()", stop)
+                .call("fn other()", || ())
+                .threads(threads);
+            let services = services.start().unwrap();
+            let mut loopback = services.loopback().unwrap();
+            let spread = Mutex::new(loopback.spread(1));
+            own.set((services, spread)).unwrap();
+            let first = loopback.call("stop", &[], MINUTE);
+            assert!(
+                matches!(first, Ok(_) | Err(CallStatus::Stopped)),
+                "{first:?}"
+            );
+            let (services, _) = own.get().unwrap();
+            services.stop();
+            let calls = services.statistics().functions;
+            let calls = calls
+                .iter()
+                .map(|function| (&*function.name, function.calls));
+            assert!(calls.eq([("stop", 1), ("other", 0)]), "{threads} threads");
         });
     }
 }
