@@ -84,8 +84,9 @@ use wait::{LostFlag, Waiter};
 /// A compute device: a wgpu device with its queue, its abilities, and its caches.
 ///
 /// Cloning is cheap and gives another handle to the same device. Commands go to an in-order queue: commands are
-/// recorded into an open *batch*, and submitted together on a wait, on [`Device::flush`], or after
-/// [`DeviceOptions::max_batch`] commands. A device may be used from any number of threads.
+/// recorded into an open *batch*, and submitted together on a wait, on [`Device::flush`], after
+/// [`DeviceOptions::min_batch`] commands if the device has nothing else to do, or else after
+/// [`DeviceOptions::max_batch`]. A device may be used from any number of threads.
 #[derive(Clone)]
 pub struct Device {
     pub(crate) shared: Arc<DeviceShared>,

@@ -171,6 +171,7 @@ fn assemble(
     downlevel: wgpu::DownlevelFlags,
 ) -> Device {
     options.max_batch = options.max_batch.max(1);
+    options.min_batch = options.min_batch.clamp(1, options.max_batch);
     if cfg!(web) {
         options.wait = WaitPolicy::Never;
     }

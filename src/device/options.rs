@@ -34,10 +34,13 @@ pub struct DeviceOptions {
     /// Where the device keeps the context's shared heap (default: [`HeapPlacement::Auto`]). On a card with memory of its own,
     /// [`HeapPlacement::Device`] has kernels follow pointers at the speed of that memory from the first launch on.
     pub heap_placement: HeapPlacement,
-    /// Commands gathered in a submission before the submission is sent without a wait (default: 128; at least 1). A
-    /// device works on one submission while the next is recorded: fewer commands keep it busy sooner, more cost less
-    /// each.
+    /// Commands gathered at most in a submission before the submission is sent without a wait (default: 1,024; at least 1).
+    /// More commands cost less each.
     pub max_batch: u32,
+    /// Commands from which on a submission is sent without a wait to a device that would run out of work: a graphics processor
+    /// with at most one submission before, a software adapter with none (default: 128; at most `max_batch`). A device works on
+    /// one submission while the next is recorded.
+    pub min_batch: u32,
     /// How threads wait for the device: for how long they look before they sleep (default: [`WaitPolicy::Auto`]).
     pub wait: WaitPolicy,
     /// Folder for compiled pipelines, on adapters with [`Aspect::PipelineCache`](crate::device::Aspect::PipelineCache) (default: none). Drivers believe the file, and
@@ -120,7 +123,8 @@ impl Default for DeviceOptions {
             live_memory: true,
             import_host_memory: true,
             heap_placement: HeapPlacement::Auto,
-            max_batch: 128,
+            max_batch: 1024,
+            min_batch: 128,
             wait: WaitPolicy::default(),
             pipeline_cache: None,
             embedded: EmbeddedOptions::default(),

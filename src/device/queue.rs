@@ -56,6 +56,8 @@ pub(crate) struct State {
     encoder: Option<wgpu::CommandEncoder>,
     pass: Option<OpenPass>,
     commands: u32,
+    /// How many commands the open batch has, at least, when the device is asked next whether it needs more work.
+    next_look: u32,
     /// The dependencies of the open batch.
     dependencies: ExternalDependencies,
     uniforms: UniformRing,
@@ -73,6 +75,7 @@ impl Queue {
                 encoder: None,
                 pass: None,
                 commands: 0,
+                next_look: 0,
                 dependencies: ExternalDependencies::default(),
                 uniforms: UniformRing::new(limits),
                 status: None,

@@ -14,6 +14,7 @@ use tombolo::{
 cases![
     batches_are_one_submission,
     batches_are_capped,
+    batches_go_early_to_a_device_without_work,
     repeated_launches_bind_nothing_new,
     values_change_between_submissions,
     dropped_buffers_leave_the_cache,
@@ -57,7 +58,7 @@ pub const INCREMENT: &str = "
 }";
 
 fn batches_are_one_submission(f: &Fixture) {
-    let device = f.open(|options| options.max_batch = 2000);
+    let device = f.open(|options| (options.min_batch, options.max_batch) = (2000, 2000));
     let program = Program::new("inc.wgsl", INCREMENT).unwrap();
     let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
     let data = device.buffer(&[0u32; 10]).unwrap();
@@ -88,6 +89,27 @@ fn batches_are_capped(f: &Fixture) {
         launch.submit().unwrap();
     }
     assert_eq!(device.cache_statistics().submissions, before + 3);
+    assert_eq!(data.read().unwrap(), vec![35; 10]);
+}
+
+fn batches_go_early_to_a_device_without_work(f: &Fixture) {
+    let device = f.open(|options| (options.min_batch, options.max_batch) = (10, 1000));
+    let program = Program::new("inc.wgsl", INCREMENT).unwrap();
+    let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
+    let data: DeviceBuffer<u32> = device.zeroed(10).unwrap();
+    device.finish().unwrap();
+    let before = device.cache_statistics().submissions;
+    let submissions = || device.cache_statistics().submissions - before;
+    let mut launch = kernel.launch().buffer("data", &data).invocations(10);
+    for launched in 1..=10 {
+        launch.submit().unwrap();
+        assert_eq!(submissions(), launched / 10);
+    }
+    // Whether the device still has work is its own affair, but it is asked no more often.
+    for _ in 10..35 {
+        launch.submit().unwrap();
+    }
+    assert!((1..=3).contains(&submissions()), "{}", submissions());
     assert_eq!(data.read().unwrap(), vec![35; 10]);
 }
 

@@ -292,7 +292,7 @@ fn launches_without_end_are_refused_and_go_on_behind_a_wait(f: &Fixture) {
     let device = f.open_alone(|options| {
         options.wait = WaitPolicy::Never;
         options.live_memory = false;
-        options.max_batch = 2 * LAUNCHES;
+        (options.min_batch, options.max_batch) = (2 * LAUNCHES, 2 * LAUNCHES);
     });
     let count = device.buffer(&[0u32]).unwrap();
     let kernel = kernel(

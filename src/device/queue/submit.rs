@@ -20,20 +20,16 @@ const MOST_IN_LINE: usize = 4;
 const TURN_TIMEOUT: Duration = Duration::from_millis(2);
 
 impl Recorder<'_> {
-    /// Ends a command: submits the batch when full, unless the batch has pending dependencies and is not far too full, or
-    /// this thread serves a call of a kernel on the device, behind which drivers may have a submission wait. The last
-    /// step with a recorder, since the queue may be released.
+    /// Ends a command: submits the batch when full, or when the device needs more work
+    /// ([`Submissions::needs_more`](crate::device::submissions::Submissions::needs_more)), unless the batch has pending
+    /// dependencies and is not far too full, or this thread serves a call of a kernel on the device, behind which drivers
+    /// may have a submission wait. The last step with a recorder, since the queue may be released.
     pub(crate) fn commit(&mut self) {
         let submissions = &self.device.submissions;
         if submissions.is_served_here() && !submissions.is_idle() {
             return;
         }
-        let (full, commands) = (self.device.options.max_batch, self.state.commands);
-        let is_full = commands >= full && {
-            let in_line = self.device.submissions.pending();
-            (self.state.dependencies).may_go(commands / full.max(1), &in_line)
-        };
-        if is_full {
+        if self.is_due() {
             // The batch's events carry the error.
             let _ = self.flush();
         } else if self.device.submissions.last_in_line().is_some() {
@@ -41,6 +37,28 @@ impl Recorder<'_> {
             self.submit_ready();
             self.keep_line_short();
         }
+    }
+
+    /// Whether the batch is better submitted than left open.
+    fn is_due(&mut self) -> bool {
+        let (submissions, options) = (&self.device.submissions, &self.device.options);
+        let state = &mut *self.state;
+        let (commands, few) = (state.commands, options.min_batch);
+        if commands < few {
+            return false;
+        }
+        if commands < options.max_batch {
+            // The driver is asked now and then.
+            if commands < state.next_look {
+                return false;
+            }
+            state.next_look = commands + few;
+            if !submissions.needs_more() {
+                return false;
+            }
+        }
+        let in_line = submissions.pending();
+        state.dependencies.may_go(commands / few, &in_line)
     }
 
     /// Closes the open batch, which waits for other devices, so that what is recorded next does not wait with it. The batch
@@ -193,7 +211,7 @@ impl Recorder<'_> {
         let state = &mut *self.state;
         let mut encoder = state.encoder.take()?;
         let batch = std::mem::take(&mut state.batch);
-        state.commands = 0;
+        (state.commands, state.next_look) = (0, 0);
         state.submissions += 1;
         let own = |unsettled: &&mut Unsettled| Arc::ptr_eq(&unsettled.batch, &batch);
         let records_used = (state.unsettled.iter_mut().filter(own)).any(|one| one.watch.is_some());

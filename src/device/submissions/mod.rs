@@ -61,6 +61,7 @@ pub(crate) struct Submissions {
     id: u64,
     raw: wgpu::Device,
     card: Option<cards::Card>,
+    is_software: bool,
     /// Until the device is dropped: dropping wgpu's last handle of a queue waits for all submissions.
     queue: Mutex<Option<wgpu::Queue>>,
     lost: Arc<LostFlag>,
@@ -103,6 +104,7 @@ impl Submissions {
         let submissions = Arc::new(Self {
             id: super::unique_id(),
             card: cards::Card::of(&info),
+            is_software: info.device_type == wgpu::DeviceType::Cpu,
             signal,
             spin: wait.looks_for(info.device_type),
             never_blocks: wait.never_blocks(),
@@ -144,6 +146,21 @@ impl Submissions {
         last == 0
             || self.ledger.end(last).is_some()
             || (last == signalled && reached().is_some_and(|reached| reached >= last))
+    }
+
+    /// Whether the device has too little to do: a graphics processor at most one submission, so that it never runs out of
+    /// work; a software adapter none, since its threads have to share processors with the one that records, and each
+    /// submission wakes them. Where that cannot be known without asking wgpu, it always has.
+    pub(crate) fn needs_more(&self) -> bool {
+        let last = self.ledger.last();
+        let Some(signal) = self.signal.as_ref().filter(|_| last != 0) else {
+            return true;
+        };
+        let signalled = self.signalled.load(Ordering::Acquire);
+        let spare = u64::from(!self.is_software);
+        signal
+            .reached()
+            .is_ok_and(|reached| reached.saturating_add(spare) >= signalled)
     }
 
     /// The device is being dropped.

@@ -1,4 +1,4 @@
-//! What is said of work on a device that wgpu cannot be asked about any more.
+//! What is said of work on a device that wgpu cannot be asked about any more; and which devices are given more work.
 
 use std::sync::atomic::Ordering;
 
@@ -48,5 +48,31 @@ fn a_heap_stays_closed_while_nobody_can_tell_whether_kernels_have_ended() {
         // With the proof it opens.
         submissions.mute.store(false, Ordering::Release);
         drop(heap.host().unwrap());
+    }
+}
+
+/// Numbers that no submission will signal stand for work that has not ended.
+#[test]
+fn devices_with_work_get_more_only_where_that_keeps_them_busy() {
+    let context = Context::new().unwrap();
+    for index in 0..context.adapters().len() {
+        let device = context.device_at(index).unwrap();
+        device.buffer(&[1u32; 4]).unwrap().read().unwrap();
+        device.finish().unwrap();
+        let submissions = &device.shared.submissions;
+        let signalled = submissions.signalled.load(Ordering::Acquire);
+        assert!(submissions.signal.is_some() && signalled > 0);
+        let needs: Vec<bool> = (0..3)
+            .map(|more| {
+                (submissions.signalled).store(signalled + more, Ordering::Release);
+                submissions.needs_more()
+            })
+            .collect();
+        submissions.signalled.store(signalled, Ordering::Release);
+        let expected = match device.capabilities().software {
+            true => [true, false, false],
+            false => [true, true, false],
+        };
+        assert_eq!(needs, expected, "{}", device.name());
     }
 }
