@@ -141,7 +141,13 @@ impl Event {
             return Ok(());
         };
         let left = timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
-        match self.device.submissions.wait(batch, left) {
+        let submissions = &self.device.submissions;
+        // What a launch reports, and what comes back with it, wgpu has to be asked for.
+        let progress = match self.outcome.is_none() && self.hooks.is_empty() {
+            true => submissions.wait_signalled(batch, left),
+            false => submissions.wait(batch, left),
+        };
+        match progress {
             Progress::Done => {
                 let left = || timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
                 let never_blocks = self.device.submissions.never_blocks();

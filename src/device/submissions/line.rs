@@ -18,7 +18,7 @@ use super::super::capture;
 use super::super::external_dependency::ExternalDependency;
 use super::super::outcome::ExecutionError;
 use super::Submissions;
-use super::batch::{Batch, ClosedBatch};
+use super::batch::{Batch, ClosedBatch, Commands};
 use super::contained::{Panicked, contained};
 use crate::clock::Instant;
 use crate::span::span;
@@ -220,9 +220,15 @@ impl Submissions {
             (None, Ok(())) if !are_complete => {
                 Err(self.in_handler("a batch that comes behind what another device does"))
             }
-            (None, Ok(())) => match commands.make() {
-                Ok(commands) => self.submit(queue, sending.number, commands),
-                Err(message) => Err(self.refusal(message)),
+            (None, Ok(())) => match commands {
+                Commands::Recorded(encoder) => {
+                    self.submit(queue, sending.number, || encoder.finish())
+                }
+                Commands::Made(commands) => self.submit(queue, sending.number, || commands),
+                Commands::Late(make) => match make() {
+                    Ok(commands) => self.submit(queue, sending.number, || commands),
+                    Err(message) => Err(self.refusal(message)),
+                },
             },
         };
         if verdict.is_ok() {
@@ -252,12 +258,12 @@ impl Submissions {
         &self,
         queue: &wgpu::Queue,
         number: u64,
-        commands: wgpu::CommandBuffer,
+        commands: impl FnOnce() -> wgpu::CommandBuffer,
     ) -> Result<(), ExecutionError> {
         let staged = (self.signal.as_ref()).filter(|signal| signal.stage(queue, number));
         #[cfg(test)]
         crate::device::hooks::reach(crate::device::hooks::Point::Submitting);
-        let (called, error) = capture(&self.raw, || contained(|| queue.submit([commands])));
+        let (called, error) = capture(&self.raw, || contained(|| queue.submit([commands()])));
         let evidence = match staged {
             Some(signal) if signal.take_back(queue) => Evidence::Kept,
             Some(_) => {
