@@ -288,6 +288,8 @@ impl Submissions {
             (_, Err(Panicked::Callback), _) => Err(self.refusal(
                 "the call that submits it was ended by a panic, and whether its commands run is not known".to_owned(),
             )),
+            // Of a device that was destroyed commands are refused for what was made on it since.
+            (_, Ok(_), Some(_)) if !cfg!(web) && !self.answers() => Err(self.no_answer()),
             (_, Ok(_), Some(error)) => Err(self.refusal(error.to_string())),
             // wgpu reports nothing for a submission to a destroyed device.
             (Evidence::Kept, Ok(_), None) => Err(self.no_answer()),
