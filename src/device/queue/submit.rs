@@ -13,6 +13,9 @@ use crate::device::outcome::ExecutionError;
 use crate::device::status::PendingMirror;
 use crate::device::submissions::{Batch, ClosedBatch, Commands};
 
+/// Commands of a batch by which those that wait for other devices are measured.
+const USUAL: u32 = 128;
+
 /// Batches in line that wait for other devices, before a thread that records more waits as well.
 const MOST_IN_LINE: usize = 4;
 
@@ -58,7 +61,8 @@ impl Recorder<'_> {
             }
         }
         let in_line = submissions.pending();
-        state.dependencies.may_go(commands / few, &in_line)
+        let usual = options.max_batch.min(USUAL);
+        state.dependencies.may_go(commands / usual, &in_line)
     }
 
     /// Closes the open batch, which waits for other devices, so that what is recorded next does not wait with it. The batch
@@ -125,12 +129,15 @@ impl Recorder<'_> {
             return Ok(());
         };
         self.submit_until(&last);
-        self.prepare_encoder();
-        self.settle();
-        match own.as_ref().and_then(|own| own.submission()) {
+        let refused = match own.as_ref().and_then(|own| own.submission()) {
             Some(Err(error)) => Err(Arc::clone(error)),
-            _ => Ok(()),
-        }
+            _ => {
+                self.prepare_encoder();
+                Ok(())
+            }
+        };
+        self.settle();
+        refused
     }
 
     /// Completes what the line waits for, and what the open batch does, without the queue in hand.
