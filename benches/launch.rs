@@ -24,13 +24,18 @@ fn main() -> Result<(), Error> {
         let mut row = |label: &str, limit: f64, ratios: Vec<f64>| {
             rows.push(support::row(label, name, limit, ratios));
         };
-        row("launch_wait", 1.10, launch_and_wait(&device)?);
+        // A graphics processor works while the host records, and a thread that looks is back before one that is woken.
+        let [waited, kept] = match device.capabilities().software {
+            true => [1.03, 1.00],
+            false => [0.6, 0.9],
+        };
+        row("launch_wait", waited, launch_and_wait(&device)?);
         let mut options = DeviceOptions::default();
         options.wait = WaitPolicy::Park;
         let parked = context.device_at_with(adapter.index, options)?;
         row("launch_wait_parked", 1.10, launch_and_wait(&parked)?);
-        row("batch_1000", 1.05, batch(&device)?);
-        row("prepared", 1.05, prepared(&device)?);
+        row("batch_1000", 1.00, batch(&device)?);
+        row("prepared", kept, prepared(&device)?);
         row("kernel_untouched", 1.02, kernel_time(&device, SHORT_LOOPS)?);
         // An adapter with a loop budget pays for the guard of loops that are not provably short.
         let limit = if device.capabilities().needs_loop_guard() {

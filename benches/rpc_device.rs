@@ -1,8 +1,9 @@
 //! Calls from threads of the host to functions that live on a device, on every adapter of the machine: how long one takes
 //! against a launch that is waited for, in raw wgpu; how many from 1 to 64 threads there are in the time of such a launch;
 //! the longest of 100,000 while leases end all the time, of which at least [`HAND_OVERS`] have to; what a launch takes that a
-//! busy server makes room for, against one on a device without a server; what a server costs that nobody calls; and how many calls several work-groups serve of 16
-//! threads, of a function that takes no time, of one that takes whole work-groups some microseconds, and of that in batches.
+//! busy server makes room for, against one on a device without a server; what a server costs that nobody calls; and how many
+//! calls several work-groups serve of 16 threads, of a function that takes no time, of one that takes whole work-groups some
+//! microseconds, and of that in batches.
 //!
 //! Everything is measured [`ROUNDS`] times in turn, so that a busy machine disturbs all rows alike, and each row is the
 //! median of its measurements. The last lines are the rows: `<kind> <row>/<adapter> = <median> (<min>..<max>)`, with
@@ -102,7 +103,7 @@ fn main() -> Result<(), Error> {
             if wanted("beside") {
                 let [alone, beside] = bench.beside()?;
                 note("time launch_beside_us".into(), None, beside * 1e6);
-                // Beside it the kernel of the server and the calling thread have a processor each on software adapters.
+                // On software adapters the server's kernel and the thread that calls take a processor each.
                 let goal = match bench.plain.capabilities().software {
                     true => 3.0,
                     false => 1.5,

@@ -129,7 +129,7 @@ impl Recorder<'_> {
             return Ok(());
         };
         self.submit_until(&last);
-        let refused = match own.as_ref().and_then(|own| own.submission()) {
+        let verdict = match own.as_ref().and_then(|own| own.submission()) {
             Some(Err(error)) => Err(Arc::clone(error)),
             _ => {
                 self.prepare_encoder();
@@ -137,7 +137,7 @@ impl Recorder<'_> {
             }
         };
         self.settle();
-        refused
+        verdict
     }
 
     /// Completes what the line waits for, and what the open batch does, without the queue in hand.
