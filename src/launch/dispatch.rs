@@ -5,7 +5,6 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::grid::Groups;
-use super::groups::BoundGroups;
 use super::parts::{Places, Submission, scratch};
 use super::{Grid, Launch, LaunchError};
 use crate::device::queue::{Bound, Dispatch, Recorder};
@@ -110,7 +109,7 @@ impl<'a> Dispatches<'a> {
         &self,
         to: &Submission<'_>,
         queue: &mut Recorder<'_>,
-        bound: &BoundGroups,
+        groups: &[wgpu::BindGroup],
         places: &mut Places,
     ) {
         let immediates = to.launch.immediates.as_deref().unwrap_or_default();
@@ -122,12 +121,12 @@ impl<'a> Dispatches<'a> {
                         places.set(Source::Grid, offset);
                     }
                     let dispatch = Dispatch::Direct(size);
-                    self.launch(queue, bound, places, immediates, &dispatch);
+                    self.launch(queue, groups, places, immediates, &dispatch);
                 }
             }
             Extents::Indirect(buffer, offset) => {
                 let dispatch = Dispatch::Indirect(buffer, *offset);
-                self.launch(queue, bound, places, immediates, &dispatch);
+                self.launch(queue, groups, places, immediates, &dispatch);
             }
             Extents::Elsewhere => {}
         }
@@ -136,7 +135,7 @@ impl<'a> Dispatches<'a> {
     fn launch(
         &self,
         queue: &mut Recorder<'_>,
-        bound: &BoundGroups,
+        groups: &[wgpu::BindGroup],
         places: &Places,
         immediates: &[u8],
         dispatch: &Dispatch<'_>,
@@ -148,7 +147,7 @@ impl<'a> Dispatches<'a> {
         }
         let mut left = offsets.as_slice();
         let mut bounds: SmallVec<[Bound<'_>; 4]> = SmallVec::new();
-        for (plan, group) in self.built().groups.iter().zip(&bound.groups) {
+        for (plan, group) in self.built().groups.iter().zip(groups) {
             let dynamic = plan.entries.iter().filter(|entry| entry.dynamic).count();
             let (own, rest) = left.split_at(dynamic);
             left = rest;
@@ -158,11 +157,7 @@ impl<'a> Dispatches<'a> {
                 offsets: own,
             });
         }
-        let held = match dispatch {
-            Dispatch::Direct(_) => bound.held,
-            Dispatch::Indirect(..) => u64::MAX,
-        };
-        queue.launch(&self.built().pipeline, &bounds, immediates, dispatch, held);
+        queue.launch(&self.built().pipeline, &bounds, immediates, dispatch);
     }
 }
 

@@ -129,15 +129,11 @@ impl Recorder<'_> {
             return Ok(());
         };
         self.submit_until(&last);
-        let verdict = match own.as_ref().and_then(|own| own.submission()) {
-            Some(Err(error)) => Err(Arc::clone(error)),
-            _ => {
-                self.prepare_encoder();
-                Ok(())
-            }
-        };
         self.settle();
-        verdict
+        match own.as_ref().and_then(|own| own.submission()) {
+            Some(Err(error)) => Err(Arc::clone(error)),
+            _ => Ok(()),
+        }
     }
 
     /// Completes what the line waits for, and what the open batch does, without the queue in hand.
@@ -219,23 +215,20 @@ impl Recorder<'_> {
         let state = &mut *self.state;
         let mut encoder = state.encoder.take()?;
         let batch = std::mem::take(&mut state.batch);
-        batch.holds(std::mem::take(&mut state.held));
         (state.commands, state.next_look) = (0, 0);
         state.submissions += 1;
         let own = |unsettled: &&mut Unsettled| Arc::ptr_eq(&unsettled.batch, &batch);
         let records_used = (state.unsettled.iter_mut().filter(own)).any(|one| one.watch.is_some());
         let mut mirrors = Vec::new();
-        let mut refused = None;
-        if records_used || state.profiler.is_some() {
-            ((), refused) = capture(&device.raw, || {
-                if let (Some(pool), true) = (&state.status, records_used) {
-                    mirrors.extend(pool.collect(&device.raw, &device.downloads, &mut encoder));
-                }
-                if let Some(profiler) = state.profiler.as_mut() {
-                    profiler.resolve(&device.raw, &device.downloads, &mut encoder, &mut mirrors);
-                }
-            });
-        }
+        let (commands, refused) = capture(&device.raw, || {
+            if let (Some(pool), true) = (&state.status, records_used) {
+                mirrors.extend(pool.collect(&device.raw, &device.downloads, &mut encoder));
+            }
+            if let Some(profiler) = state.profiler.as_mut() {
+                profiler.resolve(&device.raw, &device.downloads, &mut encoder, &mut mirrors);
+            }
+            encoder.finish()
+        });
         let mirror = mirrors.first().filter(|_| records_used);
         let mirror = mirror.map(PendingMirror::mirror);
         let mut hooks = Vec::new();
@@ -246,7 +239,7 @@ impl Recorder<'_> {
         let uniforms = state.uniforms.take(device.submissions.spare());
         device.submissions.enqueue(ClosedBatch {
             batch: Arc::clone(&batch),
-            commands: Commands::Recorded(encoder),
+            commands: Commands::Made(commands),
             uniforms,
             dependencies: std::mem::take(&mut state.dependencies),
             mirrors,

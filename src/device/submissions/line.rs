@@ -18,7 +18,7 @@ use super::super::capture;
 use super::super::external_dependency::ExternalDependency;
 use super::super::outcome::ExecutionError;
 use super::Submissions;
-use super::batch::{Batch, ClosedBatch, Commands};
+use super::batch::{Batch, ClosedBatch};
 use super::contained::{Panicked, contained};
 use crate::clock::Instant;
 use crate::span::span;
@@ -220,15 +220,9 @@ impl Submissions {
             (None, Ok(())) if !are_complete => {
                 Err(self.in_handler("a batch that comes behind what another device does"))
             }
-            (None, Ok(())) => match commands {
-                Commands::Recorded(encoder) => {
-                    self.submit(queue, sending.number, || encoder.finish())
-                }
-                Commands::Made(commands) => self.submit(queue, sending.number, || commands),
-                Commands::Late(make) => match make() {
-                    Ok(commands) => self.submit(queue, sending.number, || commands),
-                    Err(message) => Err(self.refusal(message)),
-                },
+            (None, Ok(())) => match commands.make() {
+                Ok(commands) => self.submit(queue, sending.number, commands),
+                Err(message) => Err(self.refusal(message)),
             },
         };
         if verdict.is_ok() {
@@ -258,12 +252,12 @@ impl Submissions {
         &self,
         queue: &wgpu::Queue,
         number: u64,
-        commands: impl FnOnce() -> wgpu::CommandBuffer,
+        commands: wgpu::CommandBuffer,
     ) -> Result<(), ExecutionError> {
         let staged = (self.signal.as_ref()).filter(|signal| signal.stage(queue, number));
         #[cfg(test)]
         crate::device::hooks::reach(crate::device::hooks::Point::Submitting);
-        let (called, error) = capture(&self.raw, || contained(|| queue.submit([commands()])));
+        let (called, error) = capture(&self.raw, || contained(|| queue.submit([commands])));
         let evidence = match staged {
             Some(signal) if signal.take_back(queue) => Evidence::Kept,
             Some(_) => {
@@ -288,8 +282,6 @@ impl Submissions {
             (_, Err(Panicked::Callback), _) => Err(self.refusal(
                 "the call that submits it was ended by a panic, and whether its commands run is not known".to_owned(),
             )),
-            // Of a device that was destroyed commands are refused for what was made on it since.
-            (_, Ok(_), Some(_)) if !cfg!(web) && !self.answers() => Err(self.no_answer()),
             (_, Ok(_), Some(error)) => Err(self.refusal(error.to_string())),
             // wgpu reports nothing for a submission to a destroyed device.
             (Evidence::Kept, Ok(_), None) => Err(self.no_answer()),

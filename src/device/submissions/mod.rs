@@ -9,8 +9,7 @@
 //!    memory, the reuse of freed memory, transfers between devices, futures and events all ask
 //!    [`Submissions::standing`].
 //! 3. A waiting thread ([`waiting`]) polls the backend's [`signal`] for a moment, then parks on the signal, and asks
-//!    wgpu when the signal announces an end. A thread that waits for nothing but the end of a short launch does not ask:
-//!    the next submission does, while the device works. The runtime polls with `PollType::Poll` alone, which cannot race.
+//!    wgpu when the signal announces an end. The runtime polls with `PollType::Poll` alone, which cannot race.
 //! 4. A thread that serves a call of a running kernel is refused a wait for that kernel ([`serving`]).
 //! 5. Calls that run callbacks are [`contained`]: a panic in a callback is neither a loss of the device nor the end of
 //!    the runtime's current work.

@@ -1,13 +1,10 @@
-//! What is said of work on a device that wgpu cannot be asked about any more; which devices are given more work; and when wgpu is
-//! asked about ends.
+//! What is said of work on a device that wgpu cannot be asked about any more; and which devices are given more work.
 
 use std::sync::atomic::Ordering;
 
-use super::Standing;
-use crate::device::EventStatus;
 use crate::device::hooks;
 use crate::{
-    Constants, Context, DeviceBuffer, Program,
+    Constants, Context, Program,
     heap::{HeapError, HeapSize},
 };
 
@@ -77,33 +74,5 @@ fn devices_with_work_get_more_only_where_that_keeps_them_busy() {
             false => [true, true, false],
         };
         assert_eq!(needs, expected, "{}", device.name());
-    }
-}
-
-/// wgpu keeps the memory of a launch until it is asked: a program that has waited and drops a large buffer has its memory back.
-#[test]
-fn whoever_waits_for_a_launch_of_large_buffers_asks_wgpu() {
-    let context = Context::new().unwrap();
-    for index in 0..context.adapters().len() {
-        let device = context.device_at(index).unwrap();
-        let program = Program::new("add.wgsl", ADD).unwrap();
-        let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
-        for (len, is_light) in [(1 << 10, true), (8 << 20, false)] {
-            let data: DeviceBuffer<u32> = device.zeroed(len).unwrap();
-            device.finish().unwrap();
-            let mut launch = kernel.launch().buffer("data", &data).workgroups(1);
-            for launches in 1..=3u32 {
-                let event = launch.submit().unwrap();
-                event.wait().unwrap();
-                let batch = event.batch().unwrap();
-                let submissions = &device.shared.submissions;
-                assert_eq!(batch.is_light(), is_light, "{}", device.name());
-                assert!(is_light || submissions.standing(batch) == Standing::Ended);
-                // With the end, all that was written is there.
-                assert_eq!(data.read_range(..1).unwrap(), [7 * launches]);
-                assert_eq!(submissions.standing(batch), Standing::Ended);
-                assert_eq!(event.status(), EventStatus::Complete);
-            }
-        }
     }
 }
