@@ -152,8 +152,7 @@ impl Submissions {
     /// work; a software adapter none, since its threads have to share processors with the one that records, and each
     /// submission wakes them. Where that cannot be known without asking wgpu, it always has.
     pub(crate) fn needs_more(&self) -> bool {
-        let last = self.ledger.last();
-        let Some(signal) = self.signal.as_ref().filter(|_| last != 0) else {
+        let Some(signal) = &self.signal else {
             return true;
         };
         let signalled = self.signalled.load(Ordering::Acquire);
