@@ -1,6 +1,9 @@
 //! From a program to a module that wgpu can take: specialization, passes, validation, reflection.
 
 mod compiled;
+mod still;
+#[cfg(test)]
+mod tests_still;
 mod variant;
 
 use std::sync::Arc;
@@ -161,7 +164,11 @@ pub(crate) fn compile(
     let guarded = added.guard.is_some();
     let system = pointers.as_ref().is_some_and(|facts| facts.system);
     let follows = pointers.as_ref().filter(|_| !system);
-    let heap = follows.map(|facts| HeapUse::of(facts, &options.heap));
+    let heap = follows.map(|facts| {
+        let mut heap = HeapUse::of(facts, &options.heap);
+        still::bind_heap(&mut module, facts, &mut heap, &bindings);
+        heap
+    });
     let checked = pointers.filter(|facts| !facts.sites.is_empty());
     // Also where nothing is followed: the variables for checks are there as soon as checks are possible.
     let status = Some(bindings.status());

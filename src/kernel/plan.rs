@@ -131,7 +131,7 @@ impl Plan {
         let segments = heap.segments + heap.device_segments;
         for segment in 0..segments {
             let at = compiled.bindings.segment(segment);
-            self.want(at, Source::Heap(segment), storage(false, 16));
+            self.want(at, Source::Heap(segment), storage(heap.read_only, 16));
         }
         let (parts, of_device) = heap.tables;
         for table in 0..parts + u32::from(of_device) {

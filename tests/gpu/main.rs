@@ -90,6 +90,7 @@ mod pointer_allocations;
 mod pointer_atomics;
 mod pointer_checks;
 mod pointer_helpers;
+mod pointer_loads;
 mod pointer_types;
 mod pointers;
 mod print;
@@ -249,6 +250,7 @@ fn main() -> std::process::ExitCode {
         pointer_atomics::CASES,
         pointer_checks::CASES,
         pointer_helpers::CASES,
+        pointer_loads::CASES,
         pointer_types::CASES,
         pointers::CASES,
         print::CASES,

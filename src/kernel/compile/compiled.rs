@@ -141,6 +141,8 @@ pub(crate) struct HeapUse {
     pub(crate) tables: (u32, bool),
     /// The kernel follows pointers; if not, only its arguments have to lie in the heap's bindings.
     pub(crate) follows: bool,
+    /// The segments are bound for reading alone.
+    pub(crate) read_only: bool,
 }
 
 impl HeapUse {
@@ -153,6 +155,7 @@ impl HeapUse {
             reads_info: facts.reads_info,
             tables: facts.tables,
             follows: facts.follows,
+            read_only: false,
         }
     }
 

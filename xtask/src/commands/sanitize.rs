@@ -28,6 +28,7 @@ const MODULES: &[(&str, &[&str])] = &[
             "other_devices_keep_copies",
             "pointer_types::",
             "pointer_helpers::",
+            "pointer_loads::",
         ],
     ),
     ("device_memory", &[]),

@@ -182,13 +182,18 @@ impl Builder<'_> {
         let mut done = 0;
         while done < count {
             let (element, word) = self.position(place, offset + 4 * done);
+            let at = place.constant.wrapping_add(offset + 4 * done);
             let here = (width - word).min(count - done);
-            let pointer = self.element(array, element);
-            let part = if width > 1 && here == 1 {
+            let part = if let Some(whole) = self.kept_element(array, element) {
+                self.part(whole, width, word, here)
+            } else if width > 1 && here == 1 && !self.is_shared(place, at / (4 * width)) {
+                let pointer = self.element(array, element);
                 let pointer = self.member(pointer, word);
                 self.load(pointer)
             } else {
+                let pointer = self.element(array, element);
                 let whole = self.load(pointer);
+                self.keep_element(array, element, whole);
                 self.part(whole, width, word, here)
             };
             let kind = self.heap.scalar().kind;

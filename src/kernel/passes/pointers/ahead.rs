@@ -45,6 +45,7 @@ impl Rewriter<'_> {
             return Ok(());
         };
         self.builder.report(&place);
+        self.note_shared(pointer, &place);
         let loads = self.together(handle, place);
         if loads.is_empty() {
             let loaded = self.builder.load_value(&place, ty);

@@ -10,6 +10,7 @@ use naga::{
 
 use super::check::Cause;
 use super::heap::{Heap, vector_size, vector_type};
+use super::reuse::Elements;
 use super::visit::operands;
 use crate::kernel::passes::code::{Code, Emitter};
 
@@ -25,6 +26,8 @@ pub(super) struct Builder<'a> {
     sums: Vec<HashMap<(Value, u32), Value>>,
     /// Reported conditions, for each open block: those found to hold.
     reported: Vec<HashSet<Value>>,
+    /// What was loaded of the heap.
+    pub elements: Elements,
     /// Words of the heap's uniform, as far as loaded by the function at its start.
     pub info_words: HashMap<u32, Value>,
     /// Per condition, the meaning of its failure.
@@ -55,6 +58,7 @@ impl<'a> Builder<'a> {
             variables: HashMap::new(),
             sums: vec![HashMap::new()],
             reported: vec![HashSet::new()],
+            elements: Elements::default(),
             info_words: HashMap::new(),
             causes: HashMap::new(),
             notes: None,
@@ -66,6 +70,7 @@ impl<'a> Builder<'a> {
     pub fn open(&mut self) -> Block {
         self.sums.push(HashMap::new());
         self.reported.push(HashSet::new());
+        self.elements.open();
         self.code.open()
     }
 
@@ -73,6 +78,7 @@ impl<'a> Builder<'a> {
     pub fn close(&mut self, outer: Block) -> Block {
         self.sums.pop();
         self.reported.pop();
+        self.elements.close();
         self.code.close(outer)
     }
 

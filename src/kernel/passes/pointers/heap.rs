@@ -10,6 +10,7 @@ use super::options::{
     ArgumentTable, HeapElement, HeapInfo, HeapMemory, PointerErrorKind, PointerOptions,
     TranslationMode,
 };
+use super::reuse::may_see_others;
 use super::scan::{Scan, row_of};
 use super::system::System;
 
@@ -48,6 +49,8 @@ pub(super) struct Heap {
     pub element: HeapElement,
     /// Pointers in a node have a choice of their own.
     pub pointers_apart: bool,
+    /// What was loaded need not be loaded again.
+    pub reuses: bool,
     pub translation: Translation,
     pub boundary: Boundary,
     pub info: Option<Handle<GlobalVariable>>,
@@ -275,6 +278,7 @@ impl Heap {
         let segments = Segments::of(&options.memory);
         let translation = segments.translation(options);
         let order = segments.in_order(translation.shared_first);
+        let reuses = !scan.element.is_atomic() && !may_see_others(module, &[]);
         let variables = segment_variables(module, options, scan.element, order);
         let is_system = matches!(options.memory, HeapMemory::System { .. });
         let checked = options.checked.is_some() && !is_system;
@@ -307,6 +311,7 @@ impl Heap {
             variables,
             element: scan.element,
             pointers_apart: options.pointers_apart,
+            reuses,
             translation,
             boundary,
             info,

@@ -37,6 +37,7 @@ mod needs;
 mod notes;
 mod options;
 mod place;
+mod reuse;
 mod rewrite;
 mod scan;
 mod shape;
@@ -51,6 +52,8 @@ mod tests;
 mod tests_hoist;
 #[cfg(test)]
 mod tests_loads;
+#[cfg(test)]
+mod tests_reuse;
 #[cfg(test)]
 mod tests_system;
 #[cfg(test)]
@@ -67,6 +70,7 @@ pub use options::{
 };
 #[cfg(test)]
 use options::{HeapElement, PointerErrorKind};
+pub(in crate::kernel) use reuse::may_see_others;
 
 use super::{turns, unique_name};
 pub(super) use check::built_in;

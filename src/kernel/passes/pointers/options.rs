@@ -33,8 +33,8 @@ pub enum Hoists {
     Pages,
 }
 
-/// Where the heap is bound. All bindings are in the storage space and read-write; the pass declares
-/// them, and the user's program must not use any.
+/// Where the heap is bound. All bindings are in the storage space and read-write, which may be lessened behind the pass for a
+/// kernel that only reads (`kernel::compile`); the pass declares them, and the user's program must not use any.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum HeapMemory {
     /// Shared and device memory are the same memory: every pointer is one into the shared heap.

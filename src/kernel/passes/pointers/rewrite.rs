@@ -13,6 +13,7 @@ use super::flow::Source;
 use super::heap::Heap;
 use super::options::{PointerError, PointerErrorKind, PointerSite};
 use super::place::Place;
+use super::reuse::{self, Words};
 use super::scan::{FunctionScan, Role};
 use super::shape::{Layouts, Ty};
 use super::visit::operands;
@@ -102,6 +103,8 @@ pub(super) struct Rewriter<'a> {
     /// The current statement, and the statements behind it in its block.
     pub rest: &'a [Statement],
     pub is_entry: bool,
+    /// The words behind pointers of which nothing is loaded yet.
+    pub words: Words,
 }
 
 pub(super) type Outcomes<T> = Result<T, PointerError>;
@@ -127,6 +130,10 @@ pub(super) fn function(
         };
         locals.append(copy, old.local_variables.get_span(handle));
     }
+    let words = match plan.heap.reuses {
+        true => reuse::words(old, scan, types),
+        false => Words::new(),
+    };
     let mut rewriter = Rewriter {
         builder: Builder::new(types, plan.heap, locals),
         plan,
@@ -136,6 +143,7 @@ pub(super) fn function(
         sites,
         rest: &[],
         is_entry: invocation.is_some(),
+        words,
     };
     rewriter.initializers();
     rewriter.prologue(invocation);

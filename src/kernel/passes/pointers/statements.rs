@@ -32,6 +32,19 @@ impl<'a> Rewriter<'a> {
     }
 
     fn statement(&mut self, statement: &'a Statement, span: Span) -> Outcomes<()> {
+        // In a loop also what comes later comes first.
+        let changes = self.may_change(statement);
+        if changes {
+            self.builder.forget();
+        }
+        self.rewritten(statement, span)?;
+        if changes {
+            self.builder.forget();
+        }
+        Ok(())
+    }
+
+    fn rewritten(&mut self, statement: &'a Statement, span: Span) -> Outcomes<()> {
         match statement {
             Statement::Emit(range) => {
                 for handle in range.clone() {
