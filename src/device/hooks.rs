@@ -51,6 +51,17 @@ pub(crate) fn is_refused(point: Point) -> bool {
         .is_some()
 }
 
+static SEES_NO_ENDS: AtomicBool = AtomicBool::new(false);
+
+/// Has whoever only looks whether bytes have come from another device find that they have not.
+pub(crate) fn see_no_ends(unseen: bool) {
+    SEES_NO_ENDS.store(unseen, Ordering::Release);
+}
+
+pub(crate) fn sees_no_ends() -> bool {
+    SEES_NO_ENDS.load(Ordering::Acquire)
+}
+
 static CARDS: AtomicBool = AtomicBool::new(false);
 
 /// Has devices that are opened from now on count as devices of a card, which take turns.

@@ -17,38 +17,29 @@ use std::sync::Arc;
 use super::device_allocation::DeviceAllocation;
 use super::download::{self, PIECE};
 use super::error::BufferError;
-use super::exchange::{Crate, MOST_BYTES};
+use super::exchange::Crate;
 use super::hop::{End, Hop, Piece};
 #[cfg(embedded)]
 use super::lent;
 use super::root::{Root, State};
+use super::uploads::{Way, uploads};
+use crate::clock::Instant;
+use crate::device::external_dependency::ExternalDependency;
 use crate::device::outcome::Outcome;
 use crate::device::queue::{Batch, Recorder};
 use crate::device::{DeviceShared, capture};
 use crate::memory::MemoryError;
 use crate::memory::buffer::BufferShared;
-use crate::memory::migrate::{Access, Place, Places, Plan, Route};
+use crate::memory::migrate::{Access, Place, Plan, Route};
 use crate::memory::places::{Place as Spot, copy};
 use crate::memory::staging;
 
+/// The most bytes that the recording thread copies itself if they have come to the host already: to wake another thread
+/// takes longer.
+const FEW_BYTES: u64 = 64 << 10;
+
 /// The name of a transfer to a device in errors.
 const WHAT: &str = "a copy to a device";
-
-/// Bytes of one buffer on one way to a device.
-struct Upload {
-    way: Way,
-    range: Range<u64>,
-}
-
-#[derive(PartialEq, Clone, Copy)]
-enum Way {
-    /// From the host's memory.
-    Host,
-    /// From a device, through copies of the host.
-    Through(Place),
-    /// From a device, through memory seen by both.
-    Exchange(Place),
-}
 
 /// Bytes to be recorded as a copy into the device.
 struct Load {
@@ -57,52 +48,12 @@ struct Load {
     memory: Option<wgpu::Buffer>,
     at: u64,
     outcomes: Vec<Arc<Outcome>>,
-    /// The transfer that fills `memory`, if any, and the source device.
-    hop: Option<(Arc<Hop>, Arc<DeviceShared>)>,
+    /// The device that the bytes come from; `None` for the host's own memory.
+    source: Option<Arc<DeviceShared>>,
+    /// The transfer that fills `memory`, unless it is over. One for all pieces, at the first.
+    hop: Option<Arc<Hop>>,
     /// The slot to give back, and the batch of the source that fills it.
     used: Option<(Crate, Arc<Batch>)>,
-}
-
-/// The plan's uploads to `memory`, the memory of one place or several, in pieces as long as possible.
-fn uploads(plan: &Plan, memory: Places) -> Vec<Upload> {
-    let mut uploads: Vec<Upload> = Vec::new();
-    for step in &plan.steps {
-        if !memory.contains(step.to) {
-            continue;
-        }
-        let way = match (step.after, step.route) {
-            (Some(earlier), _) => Way::Through(plan.steps[earlier].from),
-            _ if step.from.is_host() => Way::Host,
-            (None, Route::SharedHost) => Way::Exchange(step.from),
-            (None, _) => Way::Through(step.from),
-        };
-        let most = match way {
-            Way::Exchange(_) => MOST_BYTES,
-            _ => u64::MAX,
-        };
-        match uploads.last_mut() {
-            Some(last)
-                if last.way == way
-                    && last.range.end == step.range.start
-                    && step.range.end - last.range.start <= most =>
-            {
-                last.range.end = step.range.end;
-            }
-            _ => {
-                let mut start = step.range.start;
-                while start < step.range.end {
-                    let end = (step.range.end).min(start.saturating_add(most) / 4 * 4);
-                    let end = if end <= start { step.range.end } else { end };
-                    uploads.push(Upload {
-                        way,
-                        range: start..end,
-                    });
-                    start = end;
-                }
-            }
-        }
-    }
-    uploads
 }
 
 impl Root {
@@ -165,6 +116,7 @@ impl Root {
                         at: upload.range.start % 4,
                         range: upload.range,
                         memory: None,
+                        source: None,
                         hop: None,
                         used: None,
                     });
@@ -196,8 +148,8 @@ impl Root {
         emptied: &mut Vec<wgpu::Buffer>,
     ) -> Result<(), MemoryError> {
         let target = (&**target, *base);
-        let waits = loads.iter().any(|load| load.hop.is_some());
-        if waits && queue.has_commands() {
+        let is_foreign = loads.iter().any(|load| load.source.is_some());
+        if is_foreign && queue.has_commands() {
             // Earlier commands need not wait for the bytes, and others may wait for what they have sent.
             queue.pass_on();
         }
@@ -217,7 +169,7 @@ impl Root {
                 }
             };
             all = all.and(recorded);
-            if let Some((hop, _)) = &load.hop {
+            if let Some(hop) = &load.hop {
                 queue.dependencies().hold_for(Arc::clone(hop) as _);
             }
         }
@@ -281,12 +233,14 @@ impl Root {
             if is_common {
                 state.begin(device, place, &load.range, Access::Overwrite, batch, true);
             }
-            // A load with memory has one outcome, the outcome of its transfer.
-            if let (Some(_), [outcome]) = (&load.memory, &load.outcomes[..]) {
+            // A load with memory has at most one outcome, the outcome of its transfer.
+            if let (Some(_), [outcome]) = (&load.memory, &load.outcomes[..])
+                && outcome.went_wrong() != Some(false)
+            {
                 let arrival = (Arc::clone(outcome), place, load.range.clone());
                 state.arrivals.push(arrival);
             }
-            if let Some((hop, source)) = &load.hop {
+            if let (Some(hop), Some(source)) = (&load.hop, &load.source) {
                 self.context().transfer_threads.send(hop, source, device);
             }
         }
@@ -335,7 +289,7 @@ impl Root {
 
     fn give_back(&self, loads: Vec<Load>, user: Option<(&Arc<DeviceShared>, &Arc<Batch>)>) {
         for load in loads {
-            let (Some((slot, filled)), Some((_, source))) = (load.used, &load.hop) else {
+            let (Some((slot, filled)), Some(source)) = (load.used, &load.source) else {
                 continue;
             };
             // Also behind the source's batch: the user's may be refused, and says nothing of the source then.
@@ -359,6 +313,8 @@ impl Root {
         };
         let owner = Arc::clone(&source.device);
         let outcome = Outcome::of_transfer(&owner, depends_on);
+        let are_few = range.end - range.start <= FEW_BYTES;
+        let last = pieces.last().map(|last| Arc::clone(last.batch()));
         let mut parts = Vec::with_capacity(pieces.len());
         let mut memories = Vec::with_capacity(pieces.len());
         for piece in pieces {
@@ -373,14 +329,18 @@ impl Root {
             });
         }
         let hop = Hop::new(parts, Arc::clone(&outcome));
+        if are_few && last.is_some_and(|last| End::of(&owner, last).has_come()) {
+            hop.complete(Some(Instant::now()));
+        }
+        let is_over = hop.is_complete();
         for (index, (range, memory, at)) in memories.into_iter().enumerate() {
             loads.push(Load {
                 range,
                 memory: Some(memory),
                 at,
                 outcomes: vec![Arc::clone(&outcome)],
-                // One dependency for all pieces.
-                hop: (index == 0).then(|| (Arc::clone(&hop), Arc::clone(&owner))),
+                source: Some(Arc::clone(&owner)),
+                hop: (index == 0 && !is_over).then(|| Arc::clone(&hop)),
                 used: None,
             });
         }
@@ -484,14 +444,25 @@ fn arriving(
     depends_on: Vec<Arc<Outcome>>,
 ) -> Option<Load> {
     let memory = slot.seen_by(device)?.clone();
-    let outcome = Outcome::of_transfer(owner, depends_on);
-    let hop = Hop::of_sent(owner, &batch, Arc::clone(&outcome));
+    let has_come = End::of(owner, Arc::clone(&batch)).has_come();
+    // What has come is as good as the source's own bytes: no outcome of its own, no batch held back, and no thread.
+    let outcome =
+        (!has_come || !depends_on.is_empty()).then(|| Outcome::of_transfer(owner, depends_on));
+    let hop = match &outcome {
+        Some(outcome) if !has_come => Some(Hop::of_sent(owner, &batch, Arc::clone(outcome))),
+        Some(outcome) => {
+            outcome.settle(Ok(()));
+            None
+        }
+        None => None,
+    };
     Some(Load {
         at: range.start % 4,
         range,
         memory: Some(memory),
-        outcomes: vec![outcome],
-        hop: Some((hop, Arc::clone(owner))),
+        outcomes: outcome.into_iter().collect(),
+        source: Some(Arc::clone(owner)),
+        hop,
         used: Some((slot, batch)),
     })
 }

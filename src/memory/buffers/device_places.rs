@@ -15,6 +15,7 @@
 //! Devices that only buffers still hold ([`DeviceShared::is_only_in_buffers`]) do not wait for that: their memory is
 //! given up when the buffer gets its next device (`Root::place_on`).
 
+use std::cell::OnceCell;
 use std::sync::{Arc, Weak};
 
 use crate::device::DeviceShared;
@@ -27,6 +28,8 @@ const MOST: usize = Place::LIMIT as usize - 1;
 pub(super) struct DevicePlaces<D = Weak<DeviceShared>, const LIMIT: usize = MOST> {
     /// A device's place is its index plus 1.
     seats: Vec<Seat<D>>,
+    /// The names in messages, once they are asked for, until a seat changes.
+    names: OnceCell<Vec<Option<Arc<str>>>>,
 }
 
 struct Seat<D> {
@@ -37,7 +40,10 @@ struct Seat<D> {
 
 impl<D, const LIMIT: usize> Default for DevicePlaces<D, LIMIT> {
     fn default() -> Self {
-        Self { seats: Vec::new() }
+        Self {
+            seats: Vec::new(),
+            names: OnceCell::new(),
+        }
     }
 }
 
@@ -125,6 +131,7 @@ impl<D, const LIMIT: usize> DevicePlaces<D, LIMIT> {
 
     /// Gives a vacant place to a device.
     pub(super) fn give(&mut self, place: Place, device: D) {
+        self.names.take();
         let seat = Seat { device, lost: None };
         match at(place).and_then(|at| self.seats.get_mut(at)) {
             Some(known) => *known = seat,
@@ -139,6 +146,7 @@ impl<D, const LIMIT: usize> DevicePlaces<D, LIMIT> {
 
     /// Keeps the name of a device that is lost: losses are told under it.
     pub(super) fn note_loss(&mut self, place: Place, name: &str) {
+        self.names.take();
         if let Some(seat) = at(place).and_then(|at| self.seats.get_mut(at)) {
             seat.lost = Some(name.to_owned());
         }
@@ -146,6 +154,7 @@ impl<D, const LIMIT: usize> DevicePlaces<D, LIMIT> {
 
     /// Adds the name of a lost device to that of another one, as losses of both are told there from now on.
     pub(super) fn join_losses(&mut self, from: Place, to: Place) {
+        self.names.take();
         let name = self.lost_name(from).map(str::to_owned);
         let Some(seat) = at(to).and_then(|at| self.seats.get_mut(at)) else {
             return;
@@ -166,24 +175,32 @@ impl<const LIMIT: usize> DevicePlaces<Weak<DeviceShared>, LIMIT> {
     }
 
     /// The name of a place in messages.
-    pub(super) fn name_of(&self, place: Place) -> String {
+    pub(super) fn name_of(&self, place: Place) -> Arc<str> {
         let Some(at) = at(place) else {
-            return "the host".to_owned();
+            return "the host".into();
         };
+        let names = self.names.get_or_init(|| self.make_names());
+        match names.get(at) {
+            Some(Some(name)) => Arc::clone(name),
+            _ => place.to_string().into(),
+        }
+    }
+
+    /// The names of all places; places of devices with one name are told apart by their numbers.
+    fn make_names(&self) -> Vec<Option<Arc<str>>> {
         let name = |seat: &Seat<Weak<DeviceShared>>| match &seat.lost {
             Some(name) => Some(name.clone()),
             None => (seat.device.upgrade()).map(|device| device.capabilities.name.clone()),
         };
-        let Some(named) = self.seats.get(at).and_then(name) else {
-            return place.to_string();
-        };
-        let alike = self
-            .seats
-            .iter()
-            .filter(|seat| name(seat).as_ref() == Some(&named));
-        match alike.count() {
-            0 | 1 => named,
-            _ => format!("{named} ({place})"),
-        }
+        let names: Vec<Option<String>> = self.seats.iter().map(name).collect();
+        let named = (1..).zip(&names).map(|(index, name)| {
+            let name = name.as_ref()?;
+            let alike = names.iter().filter(|other| other.as_ref() == Some(name));
+            Some(match (alike.count(), Place::new(index)) {
+                (2.., Ok(place)) => format!("{name} ({place})").into(),
+                _ => name.as_str().into(),
+            })
+        });
+        named.collect()
     }
 }

@@ -3,8 +3,9 @@
 //! The memory is cut into shared transfer slots, one for each transfer under way: one copy on either device, none by
 //! the host. A slot is reused after the end of the batch that emptied it.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
+
+use smallvec::SmallVec;
 
 use super::hop::End;
 use crate::device::import::import_host;
@@ -34,17 +35,21 @@ struct State {
     busy: Vec<(Crate, Vec<End>)>,
 }
 
+type Import = (u64, Weak<DeviceShared>, wgpu::Buffer);
+
 /// A shared transfer slot: memory imported by devices.
 pub(super) struct Crate {
     start: u64,
     bytes: u64,
-    imports: HashMap<u64, (Weak<DeviceShared>, wgpu::Buffer)>,
+    /// With the devices' numbers.
+    imports: SmallVec<[Import; 2]>,
 }
 
 impl Crate {
     /// The memory as a buffer of the device, which was given to [`Exchange::take`].
     pub(super) fn seen_by(&self, device: &DeviceShared) -> Option<&wgpu::Buffer> {
-        self.imports.get(&device.id).map(|(_, buffer)| buffer)
+        let mut imports = self.imports.iter();
+        imports.find_map(|(id, _, buffer)| (*id == device.id).then_some(buffer))
     }
 }
 
@@ -97,7 +102,7 @@ impl Exchange {
             None => state.cut(bytes, most)?,
         };
         drop(state);
-        (found.imports).retain(|_, (owner, _)| owner.strong_count() > 0);
+        (found.imports).retain(|(_, owner, _)| owner.strong_count() > 0);
         if !self.import(&mut found, a) || !self.import(&mut found, b) {
             lock(&self.0).idle.push(found);
             return None;
@@ -107,7 +112,7 @@ impl Exchange {
 
     /// Imports a slot on another device; false if the driver refuses.
     pub(super) fn import(&self, known: &mut Crate, device: &Arc<DeviceShared>) -> bool {
-        if known.imports.contains_key(&device.id) {
+        if known.seen_by(device).is_some() {
             return true;
         }
         let window = lock(&self.0).window.clone().flatten();
@@ -116,7 +121,7 @@ impl Exchange {
         match import_host(&device.raw, &window, range, "tombolo exchange") {
             Ok(buffer) => {
                 let owner = Arc::downgrade(device);
-                known.imports.insert(device.id, (owner, buffer));
+                known.imports.push((device.id, owner, buffer));
                 true
             }
             Err(error) => {
@@ -156,7 +161,7 @@ impl State {
         Some(Crate {
             start,
             bytes,
-            imports: HashMap::new(),
+            imports: SmallVec::new(),
         })
     }
 }

@@ -83,6 +83,20 @@ impl End {
         self.submissions.standing(&self.batch).is_over()
     }
 
+    /// Whether the batch was accepted and has ended well, by a look, without a wait. May run callbacks of the program.
+    pub(super) fn has_come(&self) -> bool {
+        #[cfg(test)]
+        if crate::device::hooks::sees_no_ends() {
+            return false;
+        }
+        matches!(self.batch.submission(), Some(Ok(())))
+            && self
+                .submissions
+                .wait_over(&self.batch, Some(Duration::ZERO))
+                == Progress::Done
+            && !self.submissions.lost().is_raised()
+    }
+
     /// Whether wgpu has accepted or refused the batch.
     pub(crate) fn is_submitted(&self) -> bool {
         self.batch.submission().is_some()

@@ -7,6 +7,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::device_allocation::DeviceAllocation;
 use super::places::let_go;
 use super::root::State;
 use crate::device::DeviceShared;
@@ -27,6 +28,11 @@ impl State {
 
     /// Removes lost devices from the books, and bytes of failed transfers.
     pub(super) fn notice_losses(&mut self) {
+        // Nearly always there is nothing to do.
+        let is_gone = |copy: &DeviceAllocation| copy.shared.device.lost.is_raised();
+        if self.arrivals.is_empty() && !self.all_copies().any(is_gone) {
+            return;
+        }
         for (outcome, place, range) in std::mem::take(&mut self.arrivals) {
             match outcome.went_wrong() {
                 None => self.arrivals.push((outcome, place, range)),
@@ -35,10 +41,7 @@ impl State {
             }
         }
         for place in self.places() {
-            let gone = self
-                .copy(place)
-                .is_some_and(|copy| copy.shared.device.lost.is_raised());
-            if gone {
+            if self.copy(place).is_some_and(is_gone) {
                 self.residency.lost(place);
                 if let Some(copy) = self.take_copy(place) {
                     let device = Arc::clone(&copy.shared.device);

@@ -38,6 +38,7 @@ pub(crate) mod residency_guard;
 mod root;
 mod settle;
 mod statistics;
+mod uploads;
 
 #[cfg(test)]
 mod tests_loss;
@@ -325,7 +326,7 @@ impl<T: Pod> Buffer<T> {
         let names = |content| match content {
             super::migrate::Content::At(places) => places
                 .iter()
-                .map(|place| state.devices.name_of(place))
+                .map(|place| state.devices.name_of(place).to_string())
                 .collect(),
             super::migrate::Content::Lost(place) => {
                 vec![format!("lost with {}", state.devices.name_of(place))]

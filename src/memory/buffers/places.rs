@@ -145,7 +145,7 @@ impl State {
     pub(super) fn refusal(&self, error: MigrateError) -> BufferError {
         match error {
             MigrateError::Lost { place, ranges } => BufferError::Lost {
-                device: self.devices.name_of(place),
+                device: self.devices.name_of(place).to_string(),
                 ranges,
             },
             other => BufferError::Migrate(other),

@@ -7,6 +7,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use smallvec::{SmallVec, smallvec};
+
 use super::common::CommonMemory;
 use super::context::ContextBuffers;
 use super::device_allocation::DeviceAllocation;
@@ -140,6 +142,11 @@ pub(crate) fn roots<'u>(parts: impl Iterator<Item = &'u PartView>) -> Vec<Arc<Ro
     roots
 }
 
+/// The uses of one buffer, by their indices.
+type UsesOf<'u> = SmallVec<[(usize, &'u Use); 2]>;
+/// The uses of each buffer of a launch.
+type ByRoot<'u> = SmallVec<[UsesOf<'u>; 4]>;
+
 /// The buffers of a launch, locked until the launch is recorded.
 pub(crate) struct ResidencyGuard<'r> {
     device: Arc<DeviceShared>,
@@ -186,15 +193,15 @@ impl<'r> ResidencyGuard<'r> {
     }
 
     /// The uses of each buffer, by their indices.
-    fn by_root<'u>(&self, uses: &'u [Use]) -> Vec<Vec<(usize, &'u Use)>> {
-        let mut by_root = vec![Vec::new(); self.roots.len()];
+    fn by_root<'u>(&self, uses: &'u [Use]) -> ByRoot<'u> {
+        let mut by_root: ByRoot<'u> = smallvec![UsesOf::new(); self.roots.len()];
         for (at, one) in uses.iter().enumerate() {
             by_root[self.index(&one.part.root)].push((at, one));
         }
         by_root
     }
 
-    fn wants(&self, at: usize, uses: &[(usize, &Use)]) -> Vec<Want> {
+    fn wants(&self, at: usize, uses: &[(usize, &Use)]) -> SmallVec<[Want; 2]> {
         let want = |(_, one): &(usize, &Use)| Want {
             place: self.places[at],
             range: one.part.range(),
@@ -204,7 +211,7 @@ impl<'r> ResidencyGuard<'r> {
     }
 
     /// Removes what was lost or has ended from the books, and refuses uses of mapped bytes.
-    fn prepare(&mut self, by_root: &[Vec<(usize, &Use)>]) -> Result<(), Refused> {
+    fn prepare(&mut self, by_root: &[UsesOf<'_>]) -> Result<(), Refused> {
         for (state, uses) in self.states.iter_mut().zip(by_root) {
             state.notice_losses();
             state.forget_ended();
@@ -259,7 +266,7 @@ impl<'r> ResidencyGuard<'r> {
 
     /// The blocks of the device's memory forbidden to a buffer: wgpu allows a written buffer one use in a dispatch, and
     /// a block is one buffer to wgpu.
-    fn apart_from(&self, at: usize, by_root: &[Vec<(usize, &Use)>]) -> Vec<u64> {
+    fn apart_from(&self, at: usize, by_root: &[UsesOf<'_>]) -> Vec<u64> {
         let writes = |at: usize| by_root[at].iter().any(|(_, one)| one.access.writes());
         let others = (0..by_root.len()).filter(|other| *other != at);
         let meets = others.filter(|other| writes(at) || writes(*other));
@@ -323,7 +330,7 @@ impl<'r> ResidencyGuard<'r> {
     }
 
     /// Orders later commands on this device behind earlier ones of other devices in common memory.
-    fn keep_order(&mut self, by_root: &[Vec<(usize, &Use)>]) {
+    fn keep_order(&mut self, by_root: &[UsesOf<'_>]) {
         let mut earlier: Vec<(Arc<DeviceShared>, Arc<Batch>)> = Vec::new();
         for (at, uses) in by_root.iter().enumerate() {
             let place = self.places[at];

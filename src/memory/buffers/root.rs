@@ -14,7 +14,6 @@
 
 mod uses;
 
-use std::collections::HashMap;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -71,8 +70,8 @@ pub(crate) struct State {
     pub(super) devices: DevicePlaces,
     /// The ways between the places.
     pub(super) routes: Routes,
-    /// Commands not known to have ended, by their numbers in the residency.
-    uses: HashMap<u64, InUse>,
+    /// Commands not known to have ended, with their numbers in the residency. There are few.
+    uses: Vec<(u64, InUse)>,
     /// Without the moves, counted by the residency.
     pub(super) statistics: BufferStatistics,
 }
@@ -186,7 +185,7 @@ impl Root {
                 arrivals: Vec::new(),
                 devices: DevicePlaces::default(),
                 routes: Routes::new(),
-                uses: HashMap::new(),
+                uses: Vec::new(),
                 statistics: BufferStatistics::default(),
             }),
         });
@@ -291,6 +290,11 @@ impl State {
     pub(super) fn take_copy(&mut self, place: Place) -> Option<DeviceAllocation> {
         let at = (place.index() as usize).checked_sub(1)?;
         self.copies.get_mut(at)?.take()
+    }
+
+    /// The memory at all places, without the host's.
+    pub(super) fn all_copies(&self) -> impl Iterator<Item = &DeviceAllocation> {
+        self.copies.iter().flatten()
     }
 
     /// The places with memory, without the host's.

@@ -58,6 +58,7 @@ struct Unhook;
 impl Drop for Unhook {
     fn drop(&mut self) {
         hooks::set(None);
+        hooks::see_no_ends(false);
     }
 }
 
@@ -66,6 +67,7 @@ fn lose_on_the_way(device: &Device) -> (Unhook, Arc<AtomicUsize>) {
     let lost = Arc::new(AtomicUsize::new(0));
     let (raw, shared) = (device.raw().clone(), Arc::downgrade(&device.shared));
     let count = Arc::clone(&lost);
+    hooks::see_no_ends(true);
     hooks::set(Some(Arc::new(move |point| {
         if point == Point::HopBegun && count.fetch_add(1, Ordering::SeqCst) == 0 {
             raw.destroy();
@@ -83,6 +85,7 @@ fn hold_the_first() -> (Unhook, Receiver<()>, Sender<()>) {
     let (reached, has_begun) = channel();
     let (go, may_go) = channel::<()>();
     let (begun, may_go) = (AtomicUsize::new(0), Mutex::new(may_go));
+    hooks::see_no_ends(true);
     hooks::set(Some(Arc::new(move |point| {
         if point == Point::HopBegun {
             let is_first = begun.fetch_add(1, Ordering::SeqCst) == 0;
@@ -118,6 +121,76 @@ fn pairs() -> Vec<(Context, Kernels, Kernels)> {
         }
     }
     pairs
+}
+
+/// Bytes that were sent ahead and have come need no transfer: nothing is held back, and no thread waits.
+#[test]
+fn bytes_that_have_come_begin_no_transfer() {
+    let _alone = hooks::alone();
+    let adapters = Context::with_backends(wgpu::Backends::VULKAN)
+        .unwrap()
+        .adapters()
+        .len();
+    for adapter in 0..adapters {
+        let context = Context::with_backends(wgpu::Backends::VULKAN).unwrap();
+        let open = || Kernels::new(context.device_at(adapter).unwrap());
+        let (source, target) = (open(), open());
+        let mut expected: Vec<u32> = (0..300).collect();
+        let data = context.buffer_from(&expected).unwrap();
+        let seen = context.buffer::<u32>(300).unwrap();
+        let begun = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&begun);
+        hooks::set(Some(Arc::new(move |point| {
+            if point == Point::HopBegun {
+                count.fetch_add(1, Ordering::SeqCst);
+            }
+        })));
+        let _unhook = Unhook;
+        let mut fetched = 0;
+        for round in 0..5 {
+            source.add(&data).unwrap().wait().unwrap();
+            let before = begun.load(Ordering::SeqCst);
+            target.copy(&data, &seen).unwrap().wait().unwrap();
+            let was = std::mem::replace(&mut fetched, data.statistics().fetched_ahead);
+            if fetched > was {
+                assert_eq!(begun.load(Ordering::SeqCst), before, "round {round}");
+            }
+            (expected.iter_mut()).for_each(|value| *value = *value * 3 + 1);
+            assert_eq!(seen.read().unwrap(), expected, "round {round}");
+        }
+        assert!(fetched >= 2, "{fetched}");
+    }
+}
+
+/// Where the embedded adapter copies at once, few bytes go through the host without a thread.
+#[cfg(embedded)]
+#[test]
+fn few_bytes_that_have_come_to_the_host_are_passed_on_at_once() {
+    let _alone = hooks::alone();
+    let context = Context::with_backends(wgpu::Backends::NOOP).unwrap();
+    let open = || {
+        let options = DeviceOptions {
+            import_host_memory: false,
+            ..DeviceOptions::default()
+        };
+        Kernels::new(context.device_at_with(0, options).unwrap())
+    };
+    let (source, target) = (open(), open());
+    let mut expected: Vec<u32> = (0..300).collect();
+    let data = context.buffer_from(&expected).unwrap();
+    let seen = context.buffer::<u32>(300).unwrap();
+    for round in 0..3 {
+        source.add(&data).unwrap().wait().unwrap();
+        let event = target.copy(&data, &seen).unwrap();
+        let batch = event.batch().unwrap();
+        assert!(
+            target.device.shared.pending_of(batch).is_empty(),
+            "round {round}"
+        );
+        event.wait().unwrap();
+        (expected.iter_mut()).for_each(|value| *value = *value * 3 + 1);
+        assert_eq!(seen.read().unwrap(), expected, "round {round}");
+    }
 }
 
 #[test]

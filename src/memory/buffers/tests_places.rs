@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Weak;
 
 use proptest::prelude::*;
 
@@ -305,4 +306,27 @@ fn losses_of_many_names_leave_a_place() {
     for byte in 0..LEN as u64 {
         model.command(None, byte..byte + 1, Access::Read);
     }
+}
+
+#[test]
+fn names_follow_what_becomes_of_devices() {
+    let [one, other] = [1, 2].map(|index| Place::new(index).unwrap());
+    let mut places: DevicePlaces = DevicePlaces::default();
+    places.give(one, Weak::new());
+    places.give(other, Weak::new());
+    let names = |places: &DevicePlaces| [Place::HOST, one, other].map(|at| places.name_of(at));
+    assert_eq!(*names(&places)[1], one.to_string());
+    places.note_loss(one, "a card");
+    let [host, first, second] = names(&places);
+    assert_eq!([&*host, &*first], ["the host", "a card"]);
+    assert_eq!(*second, other.to_string());
+    // Two of one name are told apart.
+    places.note_loss(other, "a card");
+    let alike = [one, other].map(|place| format!("a card ({place})"));
+    assert_eq!(names(&places)[1..], alike.map(|name| name.into()));
+    places.note_loss(other, "a chip");
+    places.join_losses(other, one);
+    assert_eq!(&*names(&places)[1], "a card or a chip");
+    places.give(one, Weak::new());
+    assert_eq!(*names(&places)[1], one.to_string());
 }

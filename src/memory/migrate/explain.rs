@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::plan::{Avoided, Plan, Why};
 use super::{Access, Held, Place, Route};
@@ -38,13 +39,13 @@ pub struct Explanation {
     /// Bytes that would move if buffers were always moved whole.
     pub whole_buffer: u64,
     /// The mentioned places, with the caller's names.
-    names: Vec<(Place, String)>,
+    names: Vec<(Place, Arc<str>)>,
 }
 
 impl Plan {
     /// Explains the plan; `name` gives the names of places.
     #[must_use]
-    pub fn explain(&self, mut name: impl FnMut(Place) -> String) -> Explanation {
+    pub fn explain<N: Into<Arc<str>>>(&self, mut name: impl FnMut(Place) -> N) -> Explanation {
         let mut movements: Vec<Movement> = Vec::new();
         for step in &self.steps {
             let same = movements.iter_mut().rev().find(|movement| {
@@ -69,7 +70,7 @@ impl Plan {
                 }),
             }
         }
-        let mut names: Vec<(Place, String)> = Vec::new();
+        let mut names: Vec<(Place, Arc<str>)> = Vec::new();
         for movement in &movements {
             let reason = match movement.why {
                 Why::Wanted { at, .. } => at,
@@ -77,7 +78,7 @@ impl Plan {
             };
             for place in [movement.from, movement.to, reason] {
                 if names.iter().all(|(known, _)| *known != place) {
-                    names.push((place, name(place)));
+                    names.push((place, name(place).into()));
                 }
             }
         }

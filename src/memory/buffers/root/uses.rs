@@ -1,6 +1,5 @@
 //! The commands that use a buffer and have not ended: what a later command has to come behind.
 
-use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 use std::thread::ThreadId;
@@ -23,6 +22,11 @@ pub(in crate::memory::buffers) struct InUse {
     thread: ThreadId,
     /// The batch only moves bytes, for commands with entries of their own.
     is_transfer: bool,
+}
+
+fn find(uses: &[(u64, InUse)], token: u64) -> Option<&InUse> {
+    let found = uses.iter().find(|(known, _)| *known == token);
+    found.map(|(_, used)| used)
 }
 
 impl State {
@@ -52,24 +56,29 @@ impl State {
         is_transfer: bool,
     ) {
         // Commands of one batch end together.
-        let known = (self.uses.iter()).find(|(_, used)| Arc::ptr_eq(&used.batch, batch));
-        let token = known.map_or_else(unique_id, |(token, _)| *token);
+        let known = (self.uses.iter()).position(|(_, used)| Arc::ptr_eq(&used.batch, batch));
+        let token = known.map_or_else(unique_id, |at| self.uses[at].0);
         // Cannot fail: parts are within the buffer.
         let _ = self.residency.begin(token, place, range.clone(), access);
-        let used = self.uses.entry(token).or_insert_with(|| InUse {
-            end: End::of(device, Arc::clone(batch)),
-            device: DeviceHold::new(device),
-            batch: Arc::clone(batch),
-            thread: std::thread::current().id(),
-            is_transfer,
-        });
-        used.is_transfer &= is_transfer;
+        match known {
+            Some(at) => self.uses[at].1.is_transfer &= is_transfer,
+            None => self.uses.push((
+                token,
+                InUse {
+                    end: End::of(device, Arc::clone(batch)),
+                    device: DeviceHold::new(device),
+                    batch: Arc::clone(batch),
+                    thread: std::thread::current().id(),
+                    is_transfer,
+                },
+            )),
+        }
     }
 
     /// The ends of all commands not known to have ended.
     pub(in crate::memory::buffers) fn unfinished_ends(&self) -> Vec<End> {
-        let left = self.uses.values().filter(|used| !used.is_over());
-        left.filter_map(|used| Some(End::of(used.device.get()?, Arc::clone(&used.batch))))
+        let left = self.uses.iter().filter(|(_, used)| !used.is_over());
+        left.filter_map(|(_, used)| Some(End::of(used.device.get()?, Arc::clone(&used.batch))))
             .collect()
     }
 
@@ -85,9 +94,9 @@ impl State {
         let State {
             residency, uses, ..
         } = self;
-        residency.forget_finished(|token| uses.get(&token).is_none_or(InUse::is_over));
-        let live: HashSet<u64> = residency.unfinished().map(|used| used.token).collect();
-        uses.retain(|token, _| live.contains(token));
+        uses.retain(|(_, used)| !used.is_over());
+        residency.forget_finished(|token| find(uses, token).is_none());
+        uses.retain(|(token, _)| residency.unfinished().any(|used| used.token == *token));
     }
 
     /// Removes the commands of a device, ended or not.
@@ -95,8 +104,8 @@ impl State {
         let State {
             residency, uses, ..
         } = self;
-        uses.retain(|_, used| !used.device.is_on(device));
-        residency.forget_finished(|token| !uses.contains_key(&token));
+        uses.retain(|(_, used)| !used.device.is_on(device));
+        residency.forget_finished(|token| find(uses, token).is_none());
     }
 
     /// The commands of other devices that must come before a command of `device` in memory of both.
@@ -108,7 +117,7 @@ impl State {
         access: Access,
     ) -> Vec<(Arc<DeviceShared>, Arc<Batch>)> {
         let hazards = self.residency.hazards(place, range.clone(), access);
-        let uses = hazards.filter_map(|hazard| self.uses.get(&hazard.earlier.token));
+        let uses = hazards.filter_map(|hazard| find(&self.uses, hazard.earlier.token));
         // An ended command needs no dependency, and no thread for its completion.
         let foreign = uses.filter(|used| !used.device.is_on(device) && !used.is_over());
         foreign
@@ -128,7 +137,7 @@ impl State {
         }
         let this = std::thread::current().id();
         let ordered = |token: u64| {
-            (self.uses.get(&token))
+            find(&self.uses, token)
                 .is_none_or(|used| used.thread == this || used.is_transfer || used.is_over())
         };
         let meetings = self
