@@ -417,7 +417,8 @@ impl Context {
 
 impl Device {
     /// Builds a device around a wgpu device and queue that the program already has. Both go on working
-    /// as before; the program's own error handlers stay in place.
+    /// as before; the program's own error handlers stay in place. Nothing may be submitted on the hal queue behind wgpu's
+    /// back ([`Device::raw_queue`]).
     ///
     /// Adopted devices are probed only with [`DeviceOptions::probe`] set to `Some(true)`: the probe's
     /// tiny kernels run on the device itself.

@@ -141,7 +141,7 @@ impl Event {
             return Ok(());
         };
         let left = timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
-        match self.device.submissions.wait(batch, left) {
+        match self.end_of(batch, left) {
             Progress::Done => {
                 let left = || timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
                 let never_blocks = self.device.submissions.never_blocks();
@@ -160,6 +160,16 @@ impl Event {
             Progress::Pending => Err(WaitError::Deadline),
             Progress::Refused => Err(self.refused()),
             Progress::Lost(reason) => Err(lost(reason)),
+        }
+    }
+
+    /// Waits for the end of the command's batch.
+    fn end_of(&self, batch: &Batch, timeout: Option<Duration>) -> Progress {
+        let submissions = &self.device.submissions;
+        // What a launch reports, and what comes back with it, wgpu has to be asked for.
+        match self.outcome.is_none() && self.hooks.is_empty() {
+            true => submissions.wait_signalled(batch, timeout),
+            false => submissions.wait(batch, timeout),
         }
     }
 
@@ -234,7 +244,7 @@ impl Event {
         match batch.submission() {
             None => EventStatus::Recorded,
             Some(Err(_)) => EventStatus::Failed,
-            Some(Ok(())) => match self.device.submissions.wait(batch, Some(Duration::ZERO)) {
+            Some(Ok(())) => match self.end_of(batch, Some(Duration::ZERO)) {
                 Progress::Pending | Progress::Refused => EventStatus::Submitted,
                 Progress::Lost(_) => EventStatus::Failed,
                 Progress::Done => match self.verdict() {
@@ -324,7 +334,7 @@ impl Future for EventFuture {
             Err(error) => return Poll::Ready(Err(error)),
         };
         let device = &event.device;
-        match device.submissions.wait(batch, Some(Duration::ZERO)) {
+        match event.end_of(batch, Some(Duration::ZERO)) {
             Progress::Done => {
                 let is_over = |hook: &Arc<dyn CompletionHook>| hook.poll(context.waker());
                 match event.verdict() {

@@ -269,6 +269,9 @@ impl Device {
 
     /// The wgpu queue. Commands recorded here but not yet flushed come after commands submitted directly to the wgpu
     /// queue. A [`PersistentKernel`](crate::PersistentKernel) makes room once, when this is called.
+    ///
+    /// Submit with [`wgpu::Queue::submit`] alone: a submission on the hal queue (`wgpu::Queue::as_hal`) that wgpu does not
+    /// count is not allowed while the device is in use, since waits would take its end for that of a launch.
     pub fn raw_queue(&self) -> &wgpu::Queue {
         self.shared.residents.submitting();
         &self.shared.queue_raw

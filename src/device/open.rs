@@ -108,6 +108,10 @@ pub(crate) async fn open(
     }));
     let downlevel = adapter.get_downlevel_capabilities().flags;
     let device = assemble(raw, queue, &info, options, context, report, lost, downlevel);
+    device
+        .shared
+        .submissions
+        .learn_order(&device.shared.queue_raw);
     let capabilities = device.capabilities();
     let in_place = [Aspect::HostImport, Aspect::LiveMemory];
     if capabilities.heap_placement == HeapPlacement::InPlace

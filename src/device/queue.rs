@@ -54,8 +54,12 @@ pub(crate) struct Queue {
 pub(crate) struct State {
     batch: Arc<Batch>,
     encoder: Option<wgpu::CommandEncoder>,
+    /// The encoder of the next batch.
+    spare_encoder: Option<wgpu::CommandEncoder>,
     pass: Option<OpenPass>,
     commands: u32,
+    /// Bytes of the buffers that the launches of the open batch use; `u64::MAX` where there are other commands.
+    held: u64,
     /// How many commands the open batch has, at least, when the device is asked next whether it needs more work.
     next_look: u32,
     /// The dependencies of the open batch.
@@ -73,8 +77,10 @@ impl Queue {
             state: Mutex::new(State {
                 batch: Arc::default(),
                 encoder: None,
+                spare_encoder: None,
                 pass: None,
                 commands: 0,
+                held: 0,
                 next_look: 0,
                 dependencies: ExternalDependencies::default(),
                 uniforms: UniformRing::new(limits),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::grid::Groups;
+use super::groups::BoundGroups;
 use super::parts::{Places, Submission, scratch};
 use super::{Grid, Launch, LaunchError};
 use crate::device::queue::{Bound, Dispatch, Recorder};
@@ -109,7 +110,7 @@ impl<'a> Dispatches<'a> {
         &self,
         to: &Submission<'_>,
         queue: &mut Recorder<'_>,
-        groups: &[wgpu::BindGroup],
+        bound: &BoundGroups,
         places: &mut Places,
     ) {
         let immediates = to.launch.immediates.as_deref().unwrap_or_default();
@@ -121,12 +122,12 @@ impl<'a> Dispatches<'a> {
                         places.set(Source::Grid, offset);
                     }
                     let dispatch = Dispatch::Direct(size);
-                    self.launch(queue, groups, places, immediates, &dispatch);
+                    self.launch(queue, bound, places, immediates, &dispatch);
                 }
             }
             Extents::Indirect(buffer, offset) => {
                 let dispatch = Dispatch::Indirect(buffer, *offset);
-                self.launch(queue, groups, places, immediates, &dispatch);
+                self.launch(queue, bound, places, immediates, &dispatch);
             }
             Extents::Elsewhere => {}
         }
@@ -135,7 +136,7 @@ impl<'a> Dispatches<'a> {
     fn launch(
         &self,
         queue: &mut Recorder<'_>,
-        groups: &[wgpu::BindGroup],
+        bound: &BoundGroups,
         places: &Places,
         immediates: &[u8],
         dispatch: &Dispatch<'_>,
@@ -147,7 +148,7 @@ impl<'a> Dispatches<'a> {
         }
         let mut left = offsets.as_slice();
         let mut bounds: SmallVec<[Bound<'_>; 4]> = SmallVec::new();
-        for (plan, group) in self.built().groups.iter().zip(groups) {
+        for (plan, group) in self.built().groups.iter().zip(&bound.groups) {
             let dynamic = plan.entries.iter().filter(|entry| entry.dynamic).count();
             let (own, rest) = left.split_at(dynamic);
             left = rest;
@@ -157,7 +158,11 @@ impl<'a> Dispatches<'a> {
                 offsets: own,
             });
         }
-        queue.launch(&self.built().pipeline, &bounds, immediates, dispatch);
+        let held = match dispatch {
+            Dispatch::Direct(_) => bound.held,
+            Dispatch::Indirect(..) => u64::MAX,
+        };
+        queue.launch(&self.built().pipeline, &bounds, immediates, dispatch, held);
     }
 }
 

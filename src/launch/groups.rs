@@ -23,6 +23,8 @@ pub(super) struct BoundGroups {
     /// What the groups are made of, beside the launch's arguments.
     identity: Identity,
     pub(super) groups: Vec<wgpu::BindGroup>,
+    /// Bytes of the buffers in the groups, and `u64::MAX` where there are other resources.
+    pub(super) held: u64,
     /// Whether the groups are good for further submissions: none binds a value at a fixed place.
     pub(super) is_reusable: bool,
 }
@@ -57,11 +59,13 @@ pub(super) fn bind(
     let mut bound = BoundGroups {
         identity,
         groups: Vec::with_capacity(to.dispatches.built().groups.len()),
+        held: 0,
         is_reusable: true,
     };
     for plan in &to.dispatches.built().groups {
         let found = entries(to, parts, plan, places, &own);
         bound.is_reusable &= found.is_reusable;
+        bound.held = bound.held.saturating_add(found.held);
         // Errors are watched for only when a group is really made.
         let make = || {
             capture(&to.device.raw, || {
@@ -101,6 +105,8 @@ struct Entries<'a> {
     key: SmallVec<[u64; 32]>,
     /// The buffers in the key that the cache must not keep alive.
     buffers: SmallVec<[u64; 8]>,
+    /// Bytes of the buffers; `u64::MAX` where there are other resources.
+    held: u64,
     /// Every resource has an identity of ours.
     is_cacheable: bool,
     is_reusable: bool,
@@ -117,6 +123,7 @@ fn entries<'a>(
         entries: SmallVec::new(),
         key: SmallVec::from_slice(&[plan.id]),
         buffers: SmallVec::new(),
+        held: 0,
         is_cacheable: true,
         is_reusable: true,
     };
@@ -128,7 +135,7 @@ fn entries<'a>(
             },
             None => continue,
             Some(Resource::Texture(view)) => {
-                all.is_cacheable = false;
+                (all.is_cacheable, all.held) = (false, u64::MAX);
                 wgpu::BindingResource::TextureView(view)
             }
             Some(Resource::Sampler(sampler)) => {
@@ -177,6 +184,7 @@ impl<'a> Entries<'a> {
         bytes: u64,
     ) -> wgpu::BindingResource<'a> {
         self.key.extend([id, start, bytes]);
+        self.held = self.held.saturating_add(buffer.size());
         wgpu::BindingResource::Buffer(wgpu::BufferBinding {
             buffer,
             offset: start,

@@ -110,7 +110,7 @@ fn record(
     // The last that may refuse: nothing is recorded yet but copies to staging memory.
     parts.enter(to, queue, outcome.as_ref())?;
     parts.before(to, queue);
-    to.dispatches.record(to, queue, &bound.groups, &mut places);
+    to.dispatches.record(to, queue, &bound, &mut places);
     let returned = parts.after(to, queue);
     let mut ending = Ending {
         batch: queue.batch(),

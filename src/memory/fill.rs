@@ -238,7 +238,7 @@ fn fill_by_kernel(
         group: &group,
         offsets: &[],
     };
-    queue.launch(pipeline, &[bound], &[], &Dispatch::Direct(groups));
+    queue.launch(pipeline, &[bound], &[], &Dispatch::Direct(groups), u64::MAX);
     None
 }
 

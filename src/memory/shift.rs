@@ -154,7 +154,7 @@ fn write_by_kernel(
         group: &group,
         offsets: &[],
     };
-    queue.launch(pipeline, &[bound], &[], &Dispatch::Direct(groups));
+    queue.launch(pipeline, &[bound], &[], &Dispatch::Direct(groups), u64::MAX);
     None
 }
 

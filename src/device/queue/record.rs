@@ -28,19 +28,21 @@ pub(super) struct OpenPass {
 }
 
 impl Recorder<'_> {
-    /// Records one launch.
+    /// Records one launch, of buffers of `held` bytes together.
     pub(crate) fn launch(
         &mut self,
         pipeline: &wgpu::ComputePipeline,
         groups: &[Bound<'_>],
         immediates: &[u8],
         dispatch: &Dispatch<'_>,
+        held: u64,
     ) {
         self.open_pass(None);
         if let Some(open) = self.state.pass.as_mut() {
             open.record(pipeline, groups, immediates, dispatch);
         }
         self.state.commands += 1;
+        self.state.held = self.state.held.saturating_add(held);
     }
 
     /// Opens a separate pass for the launches until [`Self::end_timed`], with timestamps around the pass.
@@ -69,11 +71,21 @@ impl Recorder<'_> {
 
     pub(super) fn open_encoder(&mut self) {
         if self.state.encoder.is_none() {
-            let encoder = self
-                .device
-                .raw
-                .create_command_encoder(&wgpu::CommandEncoderDescriptor { label: None });
+            let spare = self.state.spare_encoder.take();
+            let encoder = spare.unwrap_or_else(|| self.new_encoder());
             self.state.encoder = Some(encoder);
+        }
+    }
+
+    fn new_encoder(&self) -> wgpu::CommandEncoder {
+        let descriptor = wgpu::CommandEncoderDescriptor { label: None };
+        self.device.raw.create_command_encoder(&descriptor)
+    }
+
+    /// Makes the encoder of the next batch, while the device works on the last one.
+    pub(super) fn prepare_encoder(&mut self) {
+        if self.state.spare_encoder.is_none() && self.state.encoder.is_none() {
+            self.state.spare_encoder = Some(self.new_encoder());
         }
     }
 
@@ -119,6 +131,7 @@ impl Recorder<'_> {
             command(encoder);
         }
         self.state.commands += 1;
+        self.state.held = u64::MAX;
     }
 }
 

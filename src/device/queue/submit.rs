@@ -129,11 +129,15 @@ impl Recorder<'_> {
             return Ok(());
         };
         self.submit_until(&last);
-        self.settle();
-        match own.as_ref().and_then(|own| own.submission()) {
+        let verdict = match own.as_ref().and_then(|own| own.submission()) {
             Some(Err(error)) => Err(Arc::clone(error)),
-            _ => Ok(()),
-        }
+            _ => {
+                self.prepare_encoder();
+                Ok(())
+            }
+        };
+        self.settle();
+        verdict
     }
 
     /// Completes what the line waits for, and what the open batch does, without the queue in hand.
@@ -215,20 +219,23 @@ impl Recorder<'_> {
         let state = &mut *self.state;
         let mut encoder = state.encoder.take()?;
         let batch = std::mem::take(&mut state.batch);
+        batch.holds(std::mem::take(&mut state.held));
         (state.commands, state.next_look) = (0, 0);
         state.submissions += 1;
         let own = |unsettled: &&mut Unsettled| Arc::ptr_eq(&unsettled.batch, &batch);
         let records_used = (state.unsettled.iter_mut().filter(own)).any(|one| one.watch.is_some());
         let mut mirrors = Vec::new();
-        let (commands, refused) = capture(&device.raw, || {
-            if let (Some(pool), true) = (&state.status, records_used) {
-                mirrors.extend(pool.collect(&device.raw, &device.downloads, &mut encoder));
-            }
-            if let Some(profiler) = state.profiler.as_mut() {
-                profiler.resolve(&device.raw, &device.downloads, &mut encoder, &mut mirrors);
-            }
-            encoder.finish()
-        });
+        let mut refused = None;
+        if records_used || state.profiler.is_some() {
+            ((), refused) = capture(&device.raw, || {
+                if let (Some(pool), true) = (&state.status, records_used) {
+                    mirrors.extend(pool.collect(&device.raw, &device.downloads, &mut encoder));
+                }
+                if let Some(profiler) = state.profiler.as_mut() {
+                    profiler.resolve(&device.raw, &device.downloads, &mut encoder, &mut mirrors);
+                }
+            });
+        }
         let mirror = mirrors.first().filter(|_| records_used);
         let mirror = mirror.map(PendingMirror::mirror);
         let mut hooks = Vec::new();
@@ -239,7 +246,7 @@ impl Recorder<'_> {
         let uniforms = state.uniforms.take(device.submissions.spare());
         device.submissions.enqueue(ClosedBatch {
             batch: Arc::clone(&batch),
-            commands: Commands::Made(commands),
+            commands: Commands::Recorded(encoder),
             uniforms,
             dependencies: std::mem::take(&mut state.dependencies),
             mirrors,

@@ -41,7 +41,14 @@ pub(crate) struct Batch {
     signal: AtomicU64,
     sent: OnceLock<Instant>,
     closed: AtomicBool,
+    /// The signal is that of the batch's own submission, and of no other in front.
+    is_own: AtomicBool,
+    /// What wgpu keeps for the batch until it is asked about the end is little.
+    is_light: AtomicBool,
 }
+
+/// Bytes of the buffers of a light batch at most.
+const LIGHT: u64 = 16 << 20;
 
 impl Batch {
     /// Whether wgpu has taken the batch; `None` while open or in line.
@@ -58,6 +65,15 @@ impl Batch {
         self.closed.store(true, Ordering::Release);
     }
 
+    /// Says how many bytes the buffers of the batch have.
+    pub(crate) fn holds(&self, bytes: u64) {
+        self.is_light.store(bytes <= LIGHT, Ordering::Release);
+    }
+
+    pub(super) fn is_light(&self) -> bool {
+        self.is_light.load(Ordering::Acquire)
+    }
+
     /// The number in the ledger; 0 before the batch is submitted. Batches of one device end in the order of their numbers.
     pub(crate) fn number(&self) -> u64 {
         self.number.load(Ordering::Acquire)
@@ -65,6 +81,16 @@ impl Batch {
 
     pub(super) fn signal(&self) -> u64 {
         self.signal.load(Ordering::Acquire)
+    }
+
+    /// Nobody else's submission can have taken the signal of the batch. Said before its number is.
+    pub(super) fn has_own_signal(&self) {
+        self.is_own.store(true, Ordering::Release);
+    }
+
+    /// Whether the end of the batch is proven when its signal is reached.
+    pub(super) fn is_signal_own(&self) -> bool {
+        self.is_own.load(Ordering::Acquire)
     }
 
     /// When the submitting call has returned.
@@ -90,6 +116,8 @@ pub(crate) type Hook = Box<dyn FnOnce(&wgpu::Device) + Send>;
 
 /// What a batch has wgpu do.
 pub(crate) enum Commands {
+    /// Finished inside the call that submits, so that errors of both are caught once.
+    Recorded(wgpu::CommandEncoder),
     Made(wgpu::CommandBuffer),
     /// Made when it is the batch's turn, by whoever submits it, with no lock held: so that a command of many batches has
     /// its place in line at once, and what it needs piece by piece. Must neither submit nor poll: nothing that comes later
@@ -97,15 +125,6 @@ pub(crate) enum Commands {
     ///
     /// The error is in words; the batch is refused then.
     Late(Box<dyn FnOnce() -> Result<wgpu::CommandBuffer, String> + Send>),
-}
-
-impl Commands {
-    pub(super) fn make(self) -> Result<wgpu::CommandBuffer, String> {
-        match self {
-            Self::Made(commands) => Ok(commands),
-            Self::Late(make) => make(),
-        }
-    }
 }
 
 /// A batch that nothing is added to any more.

@@ -6,6 +6,7 @@
 //! driver, and so may submit the next batch in line at once. Only for the batch whose submission runs the callback
 //! there is no verdict yet.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,8 +19,9 @@ use super::super::capture;
 use super::super::external_dependency::ExternalDependency;
 use super::super::outcome::ExecutionError;
 use super::Submissions;
-use super::batch::{Batch, ClosedBatch};
+use super::batch::{Batch, ClosedBatch, Commands};
 use super::contained::{Panicked, contained};
+use super::order;
 use crate::clock::Instant;
 use crate::span::span;
 
@@ -45,6 +47,9 @@ struct Turn {
 
 /// Whether commands have reached the driver.
 enum Evidence {
+    /// They have, and the signal with them.
+    Own,
+    /// A submission has, which took the signal: this one, or another in front.
     Sent,
     Kept,
     Unknown,
@@ -212,6 +217,7 @@ impl Submissions {
             queue,
             number: self.ledger.give(),
             batch: &batch,
+            index: Cell::new(None),
         };
         let _span = span!("submit", number = sending.number);
         let written = uniforms.map_or(Ok(()), |(ring, bytes)| self.write(queue, &ring, bytes));
@@ -220,9 +226,13 @@ impl Submissions {
             (None, Ok(())) if !are_complete => {
                 Err(self.in_handler("a batch that comes behind what another device does"))
             }
-            (None, Ok(())) => match commands.make() {
-                Ok(commands) => self.submit(queue, sending.number, commands),
-                Err(message) => Err(self.refusal(message)),
+            (None, Ok(())) => match commands {
+                Commands::Recorded(encoder) => self.submit(&sending, || encoder.finish()),
+                Commands::Made(commands) => self.submit(&sending, || commands),
+                Commands::Late(make) => match make() {
+                    Ok(commands) => self.submit(&sending, || commands),
+                    Err(message) => Err(self.refusal(message)),
+                },
             },
         };
         if verdict.is_ok() {
@@ -250,29 +260,43 @@ impl Submissions {
 
     fn submit(
         &self,
-        queue: &wgpu::Queue,
-        number: u64,
-        commands: wgpu::CommandBuffer,
+        sending: &Sending<'_>,
+        commands: impl FnOnce() -> wgpu::CommandBuffer,
     ) -> Result<(), ExecutionError> {
+        let (queue, number) = (sending.queue, sending.number);
+        let last = self.order.last();
         let staged = (self.signal.as_ref()).filter(|signal| signal.stage(queue, number));
         #[cfg(test)]
         crate::device::hooks::reach(crate::device::hooks::Point::Submitting);
-        let (called, error) = capture(&self.raw, || contained(|| queue.submit([commands])));
+        let (called, error) = capture(&self.raw, || contained(|| queue.submit([commands()])));
+        let submitted = called.as_ref().ok().filter(|_| staged.is_some());
+        let index = submitted.and_then(order::index_of);
+        sending.index.set(index);
         let evidence = match staged {
             Some(signal) if signal.take_back(queue) => Evidence::Kept,
             Some(_) => {
                 self.signalled
                     .store(number, std::sync::atomic::Ordering::Release);
-                Evidence::Sent
+                let next = || self.submit_nothing(queue);
+                let is_own = |index: u64| self.order.is_own(last, index, error.is_some(), next);
+                match index.is_some_and(is_own) {
+                    true => Evidence::Own,
+                    // These commands may be what is wrong, and another submission have taken the signal.
+                    false if error.is_some() && called.is_ok() => Evidence::Unknown,
+                    false => Evidence::Sent,
+                }
             }
             None => Evidence::Unknown,
         };
         if let Some(reason) = self.lost.get() {
             return Err(ExecutionError::DeviceLost { reason });
         }
+        if let Evidence::Own = evidence {
+            sending.batch.has_own_signal();
+        }
         match (evidence, called, error) {
             // Errors behind the submission are those of callbacks.
-            (Evidence::Sent, _, error) => {
+            (Evidence::Own | Evidence::Sent, _, error) => {
                 if let Some(error) = error {
                     log::error!("wgpu reported an error in a callback of the program: {error}");
                 }
@@ -282,6 +306,8 @@ impl Submissions {
             (_, Err(Panicked::Callback), _) => Err(self.refusal(
                 "the call that submits it was ended by a panic, and whether its commands run is not known".to_owned(),
             )),
+            // Of a device that was destroyed commands are refused for what was made on it since.
+            (_, Ok(_), Some(_)) if !cfg!(web) && !self.answers() => Err(self.no_answer()),
             (_, Ok(_), Some(error)) => Err(self.refusal(error.to_string())),
             // wgpu reports nothing for a submission to a destroyed device.
             (Evidence::Kept, Ok(_), None) => Err(self.no_answer()),
@@ -291,6 +317,12 @@ impl Submissions {
             }
             (Evidence::Unknown, Ok(_), None) => Ok(()),
         }
+    }
+
+    /// The index of a submission that does nothing.
+    fn submit_nothing(&self, queue: &wgpu::Queue) -> Option<u64> {
+        let (called, _) = capture(&self.raw, || contained(|| queue.submit([])));
+        order::index_of(&called.ok()?)
     }
 
     /// Why a batch was not submitted: the device may be lost.
@@ -376,6 +408,8 @@ struct Sending<'s> {
     queue: &'s wgpu::Queue,
     number: u64,
     batch: &'s Batch,
+    /// The index that wgpu has given the submission.
+    index: Cell<Option<u64>>,
 }
 
 impl Sending<'_> {
@@ -390,10 +424,14 @@ impl Sending<'_> {
             queue,
             number,
             batch,
+            index,
         } = self;
         submissions.ledger.sent(*number);
         // Also behind a refused submission: earlier ones may run.
         submissions.mark(queue, *number);
+        if let Some(index) = index.take() {
+            submissions.order.marked(index);
+        }
         let signalled = &submissions.signalled;
         batch.is(*number, signalled.load(Ordering::Acquire));
     }

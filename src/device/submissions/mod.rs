@@ -5,11 +5,12 @@
 //! 1. A closed batch stands in *line* ([`line`]) and goes to wgpu at its turn, with no lock held: wgpu runs callbacks
 //!    of the program while submitting, and callbacks may use the device.
 //! 2. The batch gets a number, and behind the batch a *marker* is registered with wgpu ([`ledger`]). wgpu's release of
-//!    the marker proves the end of the batch, and of everything before. There is no other: host access to shared
-//!    memory, the reuse of freed memory, transfers between devices, futures and events all ask
-//!    [`Submissions::standing`].
+//!    the marker proves the end of the batch, and of everything before. Host access to shared memory, the reuse of freed
+//!    memory, transfers between devices and the pools all ask [`Submissions::standing`], which knows no other proof.
 //! 3. A waiting thread ([`waiting`]) polls the backend's [`signal`] for a moment, then parks on the signal, and asks
-//!    wgpu when the signal announces an end. The runtime polls with `PollType::Poll` alone, which cannot race.
+//!    wgpu when the signal announces an end. A thread that waits for nothing but the end of a short launch does not ask
+//!    where the signal is known to be that of the launch's own submission ([`order`]): the next submission asks, while the
+//!    device works. The runtime polls with `PollType::Poll` alone, which cannot race.
 //! 4. A thread that serves a call of a running kernel is refused a wait for that kernel ([`serving`]).
 //! 5. Calls that run callbacks are [`contained`]: a panic in a callback is neither a loss of the device nor the end of
 //!    the runtime's current work.
@@ -31,6 +32,7 @@ mod contained;
 pub(super) mod late;
 mod ledger;
 mod line;
+mod order;
 mod serving;
 mod signal;
 #[cfg(test)]
@@ -53,6 +55,7 @@ pub(crate) use waiting::Progress;
 
 use ledger::Ledger;
 use line::Line;
+use order::Order;
 use signal::Signal;
 
 /// The submissions of one wgpu device.
@@ -67,6 +70,7 @@ pub(crate) struct Submissions {
     lost: Arc<LostFlag>,
     ledger: Arc<Ledger>,
     line: Line,
+    order: Order,
     signal: Option<Arc<dyn Signal>>,
     /// The last number that a submission signals.
     signalled: AtomicU64,
@@ -116,6 +120,7 @@ impl Submissions {
             lost: Arc::clone(lost),
             ledger: Arc::default(),
             line: Line::default(),
+            order: Order::default(),
             signalled: AtomicU64::new(0),
             proofs: AtomicU64::new(0),
             mute: AtomicBool::new(false),
@@ -124,6 +129,14 @@ impl Submissions {
         });
         cards::note(&submissions);
         submissions
+    }
+
+    /// Learns how wgpu counts submissions, by which signals are told from those that others took. Nobody else may have the
+    /// device yet.
+    pub(crate) fn learn_order(&self, queue: &wgpu::Queue) {
+        if self.signal.is_some() {
+            order::measure(&self.raw, queue);
+        }
     }
 
     /// Submits commands behind everything in line, and returns their batch, which has a verdict.

@@ -1,16 +1,16 @@
-//! What is said of work on a device that wgpu cannot be asked about any more; which devices are given more work; and what a
-//! signal is worth.
+//! What is said of work on a device that wgpu cannot be asked about any more; which devices are given more work; what a signal
+//! is worth; and when wgpu is asked about ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::Standing;
+use super::{ClosedBatch, Commands, Standing};
 use crate::buffers::LiveBuffer;
 use crate::clock::Instant;
-use crate::device::{Aspect, EventStatus, WaitError, hooks};
+use crate::device::{Aspect, EventStatus, ExecutionError, WaitError, hooks};
 use crate::{
-    Constants, Context, DeviceBuffer, Program,
+    Constants, Context, Device, DeviceBuffer, Program,
     heap::{HeapError, HeapSize},
 };
 
@@ -153,6 +153,7 @@ fn a_signal_that_the_programs_own_submission_takes_ends_no_wait() {
             );
             std::thread::yield_now();
         }
+        assert!(!batch.is_signal_own(), "{}", device.name());
         // The kernel runs on.
         assert_eq!(event.status(), EventStatus::Submitted, "{}", device.name());
         assert_ne!(submissions.standing(batch), Standing::Ended);
@@ -164,4 +165,181 @@ fn a_signal_that_the_programs_own_submission_takes_ends_no_wait() {
         assert_eq!(let_go.0.load(1), Some(7));
     }
     assert!(held > 0, "no adapter holds a kernel");
+}
+
+/// wgpu keeps the memory of a launch until it is asked: a program that has waited and drops a large buffer has its memory back.
+#[test]
+fn whoever_waits_for_a_launch_of_large_buffers_asks_wgpu() {
+    let context = Context::new().unwrap();
+    for index in 0..context.adapters().len() {
+        let device = context.device_at(index).unwrap();
+        let program = Program::new("add.wgsl", ADD).unwrap();
+        let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
+        for (len, is_light) in [(1 << 10, true), (8 << 20, false)] {
+            let data: DeviceBuffer<u32> = device.zeroed(len).unwrap();
+            device.finish().unwrap();
+            let mut launch = kernel.launch().buffer("data", &data).workgroups(1);
+            for launches in 1..=3u32 {
+                let event = launch.submit().unwrap();
+                event.wait().unwrap();
+                let batch = event.batch().unwrap();
+                let submissions = &device.shared.submissions;
+                assert_eq!(batch.is_light(), is_light, "{}", device.name());
+                assert!(is_light || submissions.standing(batch) == Standing::Ended);
+                // With the end, all that was written is there.
+                assert_eq!(data.read_range(..1).unwrap(), [7 * launches]);
+                assert_eq!(submissions.standing(batch), Standing::Ended);
+                assert_eq!(event.status(), EventStatus::Complete);
+            }
+        }
+    }
+}
+
+/// Waits end with the signal where it is that of the batch's own submission: that of every launch but the first, unless others
+/// submit as well.
+#[test]
+fn signals_of_plain_launches_are_their_own() {
+    let context = Context::new().unwrap();
+    for index in 0..context.adapters().len() {
+        let device = context.device_at(index).unwrap();
+        let program = Program::new("add.wgsl", ADD).unwrap();
+        let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
+        let data: DeviceBuffer<u32> = device.zeroed(4).unwrap();
+        device.finish().unwrap();
+        let mut launch = kernel.launch().buffer("data", &data).workgroups(1);
+        let mut submit = || {
+            let event = launch.submit().unwrap();
+            // Not waited for: a wait for the first may register a marker more.
+            device.flush().unwrap();
+            event
+        };
+        let events: Vec<_> = (0..5).map(|_| submit()).collect();
+        for event in events.iter().skip(1) {
+            assert!(event.batch().unwrap().is_signal_own(), "{}", device.name());
+        }
+        let submissions = &device.shared.submissions;
+        let last = events.last().and_then(|event| event.batch()).unwrap();
+        while !submissions.has_reached(last) {
+            std::thread::yield_now();
+        }
+        // wgpu is not asked.
+        assert_eq!(events[4].status(), EventStatus::Complete);
+        device.raw_queue().submit([]);
+        assert!(!submit().batch().unwrap().is_signal_own());
+        assert!(submit().batch().unwrap().is_signal_own());
+        assert_eq!(data.read_range(..1).unwrap(), [49]);
+    }
+}
+
+/// Commands that wgpu refuses when they are finished.
+fn refused_commands(device: &Device) -> wgpu::CommandEncoder {
+    let small = device.raw().create_buffer(&wgpu::BufferDescriptor {
+        label: None,
+        size: 4,
+        usage: wgpu::BufferUsages::COPY_DST,
+        mapped_at_creation: false,
+    });
+    let mut encoder = (device.raw()).create_command_encoder(&Default::default());
+    encoder.clear_buffer(&small, 8, Some(8));
+    encoder
+}
+
+/// Errors of commands that are finished inside the call that submits are theirs, also where the program's submission has taken
+/// the signal; errors of callbacks that the call runs are not.
+#[test]
+fn errors_of_commands_are_told_from_errors_of_callbacks() {
+    let _alone = hooks::alone();
+    let context = Context::new().unwrap();
+    let this = std::thread::current().id();
+    for index in 0..context.adapters().len() {
+        let device = context.device_at(index).unwrap();
+        let submissions = &device.shared.submissions;
+        let send = |encoder| {
+            let closed = ClosedBatch::with(Commands::Recorded(encoder));
+            submissions.send_now(device.raw_queue(), closed)
+        };
+        let nothing = || (device.raw()).create_command_encoder(&Default::default());
+        send(nothing());
+        for takes_signal in [false, true] {
+            let queue = device.raw_queue().clone();
+            hooks::set(takes_signal.then(|| {
+                let hook = move |point| {
+                    if point == hooks::Point::Submitting && std::thread::current().id() == this {
+                        queue.submit([]);
+                    }
+                };
+                Arc::new(hook) as Arc<dyn Fn(hooks::Point) + Send + Sync>
+            }));
+            let batch = send(refused_commands(&device));
+            hooks::set(None);
+            let verdict = batch.submission();
+            let is_refused = |error: &Arc<ExecutionError>| matches!(&**error, ExecutionError::Refused { message } if message.contains("CommandEncoder"));
+            assert!(
+                matches!(verdict, Some(Err(error)) if is_refused(error)),
+                "{}: {verdict:?}",
+                device.name()
+            );
+            assert!(!batch.is_signal_own());
+        }
+        for submits in [false, true] {
+            send(nothing());
+            let (ran, runs) = (Arc::new(AtomicBool::new(false)), device.clone());
+            let has_run = Arc::clone(&ran);
+            device.raw_queue().on_submitted_work_done(move || {
+                drop(refused_commands(&runs).finish());
+                if submits {
+                    let (submissions, queue) = (&runs.shared.submissions, runs.raw_queue());
+                    let encoder = runs.raw().create_command_encoder(&Default::default());
+                    let closed = ClosedBatch::with(Commands::Recorded(encoder));
+                    submissions.send_now(queue, closed);
+                }
+                has_run.store(true, Ordering::SeqCst);
+            });
+            // Of the program's marker it is known here that it has taken an index and no signal.
+            submissions.order.marked(submissions.order.last() + 1);
+            while !ran.load(Ordering::SeqCst) {
+                let batch = send(nothing());
+                assert!(matches!(batch.submission(), Some(Ok(()))));
+                assert!(batch.is_signal_own(), "{}", device.name());
+            }
+        }
+    }
+}
+
+/// Between a submission and its marker there may be another, made by a hook: what comes in between is not taken for the marker.
+#[test]
+fn a_submission_in_front_of_the_last_ones_marker_has_no_signal_of_its_own() {
+    let _alone = hooks::alone();
+    let context = Context::new().unwrap();
+    let this = std::thread::current().id();
+    for index in 0..context.adapters().len() {
+        let device = context.device_at(index).unwrap();
+        let submissions = &device.shared.submissions;
+        let recorded = |device: &Device| {
+            let encoder = (device.raw()).create_command_encoder(&Default::default());
+            ClosedBatch::with(Commands::Recorded(encoder))
+        };
+        submissions.send_now(device.raw_queue(), recorded(&device));
+        let (told, inner) = std::sync::mpsc::channel();
+        let submits = device.clone();
+        let mut outer = recorded(&device);
+        outer.hooks.push(Box::new(move |_| {
+            let queue = submits.raw_queue().clone();
+            hooks::set(Some(Arc::new(move |point| {
+                if point == hooks::Point::Submitting && std::thread::current().id() == this {
+                    queue.submit([]);
+                }
+            })));
+            let (submissions, closed) = (&submits.shared.submissions, recorded(&submits));
+            let batch = submissions.send_now(submits.raw_queue(), closed);
+            hooks::set(None);
+            told.send(batch).unwrap();
+        }));
+        let outer = submissions.send_now(device.raw_queue(), outer);
+        let inner = inner.recv().unwrap();
+        let next = submissions.send_now(device.raw_queue(), recorded(&device));
+        let last = submissions.send_now(device.raw_queue(), recorded(&device));
+        let are_own = [&outer, &inner, &next, &last].map(|batch| batch.is_signal_own());
+        assert_eq!(are_own, [true, false, false, true], "{}", device.name());
+    }
 }

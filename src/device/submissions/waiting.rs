@@ -37,6 +37,17 @@ pub(crate) enum Progress {
     Lost(String),
 }
 
+/// What a thread waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Until {
+    /// The end, as the driver tells it.
+    Signalled,
+    /// The end, as wgpu has seen it.
+    Ended,
+    /// That nothing runs any more.
+    Over,
+}
+
 /// What looking has brought.
 #[derive(Debug, PartialEq, Eq)]
 enum Looked {
@@ -83,13 +94,24 @@ impl Submissions {
     /// Waits until the batch has ended, `timeout` has passed, or the device is lost. The batch was submitted, or refused.
     /// A timeout of nothing is a look.
     pub(crate) fn wait(&self, batch: &Batch, timeout: Option<Duration>) -> Progress {
-        self.wait_while(batch, timeout, false)
+        self.wait_until(batch, timeout, Until::Ended)
+    }
+
+    /// As [`Self::wait`], for a thread that needs nothing of wgpu: of a light batch wgpu may still keep what it used, until
+    /// it is asked next, at the next submission at the latest. The driver is working by then; asked here, wgpu would take
+    /// longer for it than a short launch takes to be recorded.
+    pub(crate) fn wait_signalled(&self, batch: &Batch, timeout: Option<Duration>) -> Progress {
+        let until = match batch.is_light() {
+            true => Until::Signalled,
+            false => Until::Ended,
+        };
+        self.wait_until(batch, timeout, until)
     }
 
     /// Waits until nothing of the batch runs any more, or `timeout` has passed. [`Progress::Lost`]: the device is lost;
     /// then [`Self::standing`] says whether the batch is over, or unknowable.
     pub(crate) fn wait_over(&self, batch: &Batch, timeout: Option<Duration>) -> Progress {
-        self.wait_while(batch, timeout, true)
+        self.wait_until(batch, timeout, Until::Over)
     }
 
     /// Looks for the end of the batch, for several times as long as a thread of the program would: at the end another
@@ -102,8 +124,8 @@ impl Submissions {
         look(until, now, Instant::now, || self.has_reached(batch));
     }
 
-    fn wait_while(&self, batch: &Batch, timeout: Option<Duration>, over: bool) -> Progress {
-        if let Some(answer) = self.answer(batch, over) {
+    fn wait_until(&self, batch: &Batch, timeout: Option<Duration>, until: Until) -> Progress {
+        if let Some(answer) = self.answer(batch, until) {
             return answer;
         }
         // Waits of the runtime's own that keep memory safe are not the program's to refuse: only pages cannot wait.
@@ -122,6 +144,9 @@ impl Submissions {
         let (mut pace, mut looks) = (Pace::default(), 0);
         loop {
             let has_reached = self.has_reached(batch);
+            if has_reached && until == Until::Signalled && self.is_signalled(batch) {
+                return Progress::Done;
+            }
             if has_reached {
                 self.collect();
                 looks += 1;
@@ -129,7 +154,7 @@ impl Submissions {
                     self.prove();
                 }
             }
-            if let Some(answer) = self.answer(batch, over) {
+            if let Some(answer) = self.answer(batch, until) {
                 return answer;
             }
             let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
@@ -145,7 +170,7 @@ impl Submissions {
     }
 
     /// The known verdict on the batch, if useful to the waiting thread.
-    fn answer(&self, batch: &Batch, over: bool) -> Option<Progress> {
+    fn answer(&self, batch: &Batch, until: Until) -> Option<Progress> {
         let number = batch.number();
         if self.ledger.end(number) == Some(End::Run) {
             // Launches are settled in their order: a launch submitted by a callback waits for the batch whose
@@ -153,11 +178,26 @@ impl Submissions {
             let is_next = self.ledger.is_sent(number) || self.is_submitting();
             return is_next.then_some(Progress::Done);
         }
-        let is_lost = self.ledger.is_dead() || self.is_mute() || (!over && self.lost.is_raised());
+        let is_lost = self.ledger.is_dead()
+            || self.is_mute()
+            || (until != Until::Over && self.lost.is_raised());
         is_lost.then(|| {
             let reason = self.lost.get();
             Progress::Lost(reason.unwrap_or_else(|| GONE.to_owned()))
         })
+    }
+
+    /// Whether a signal that has reached the batch is that of its own submission, by a driver that runs.
+    fn is_signalled(&self, batch: &Batch) -> bool {
+        let number = batch.number();
+        // What a lost device gives up is signalled, too; and a submission that signals nothing has the value of the last
+        // that did.
+        (self.signal.as_ref()).is_some_and(|signal| signal.is_in_order() && signal.loss().is_none())
+            && batch.is_signal_own()
+            && batch.signal() == number
+            && self.ledger.is_sent(number)
+            && !self.lost.is_raised()
+            && !self.is_mute()
     }
 
     /// Whether asking wgpu for the batch is worthwhile.

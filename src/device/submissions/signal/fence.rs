@@ -13,6 +13,9 @@ use super::{Gone, Signal};
 
 /// A backend whose submissions can signal a fence beside wgpu's own.
 pub(super) trait SignalApi: Api {
+    /// Whether a fence of the queue that has a number has all smaller ones, whoever's submissions signal them.
+    const IS_IN_ORDER: bool = true;
+
     /// Whether fences of this device can be signalled so.
     fn is_usable(fence: &Self::Fence) -> bool;
 
@@ -125,6 +128,10 @@ impl<A: SignalApi> Signal for HalSignal<A> {
         self.ask(false, |device, fence| {
             A::wait(device, fence, number, timeout)
         })
+    }
+
+    fn is_in_order(&self) -> bool {
+        A::IS_IN_ORDER
     }
 
     fn loss(&self) -> Option<String> {

@@ -13,6 +13,9 @@ use crate::clock::Instant;
 use crate::device::pace::Pace;
 
 impl SignalApi for Metal {
+    /// Command buffers that have nothing in common may run at once, and signal in any order.
+    const IS_IN_ORDER: bool = false;
+
     fn is_usable(fence: &Fence) -> bool {
         fence.raw_shared_event().is_some()
     }

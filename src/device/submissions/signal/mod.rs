@@ -1,4 +1,4 @@
-//! Signals: a backend's cheap hint to a thread, without wgpu's locks, for asking wgpu.
+//! Signals: a backend's word for ends, without wgpu's locks: a hint to ask wgpu, and of its own worth where proven.
 //!
 //! wgpu has one way to wait, `Device::poll` with `PollType::Wait`. wgpu's wait holds a lock of the device while
 //! blocking, and asserts in a race with other polls and submissions (wgpu-core 30.0.1, `Device::maintain`: the value of
@@ -14,11 +14,15 @@
 //! | embedded | a fence of the adapter | on the fence |
 //! | others | nothing | by polling wgpu, at growing distances |
 //!
-//! A signal proves nothing. A staged signal is taken by the next submission to reach the driver, possibly one of the
-//! program's own, made on another thread: then the signal comes too early, and the thread goes on to ask wgpu. So a
-//! signal that is wrong, or not there, costs time and nothing else. The signal is a witness of three other things: a
-//! submission has *not* reached the driver (its staged data is still there); the device is gone in its driver's eyes;
-//! and, by the latter, wgpu may be polled without a panic.
+//! A staged signal is taken by the next submission to reach the driver, possibly one of the program's own, made on
+//! another thread: then the signal comes too early. So a signal proves the end of a batch only where the batch's own
+//! submission is known to have taken it ([`order`](super::order)), and where signals come in order: Vulkan ("Semaphore
+//! Signaling": the first scope of a signal has all that was submitted before), Direct3D 12 (the queue signals a fence
+//! behind everything before) and the embedded adapter. Else wgpu is asked, and a signal that is wrong, or not there,
+//! costs time and nothing else.
+//!
+//! The signal is a witness of three other things: a submission has *not* reached the driver (its staged data is still
+//! there); the device is gone in its driver's eyes; and, by the latter, wgpu may be polled without a panic.
 //!
 //! Another backend of wgpu-hal plugs in by implementing `fence::SignalApi`, and with a line in [`open`].
 
@@ -54,6 +58,9 @@ pub(super) trait Signal: Send + Sync {
 
     /// Waits until `number` is signalled; false if `timeout` came first.
     fn wait(&self, number: u64, timeout: Duration) -> Result<bool, Gone>;
+
+    /// Whether a number is signalled when everything has ended that was submitted up to the submission that signals it.
+    fn is_in_order(&self) -> bool;
 
     /// Why the device is gone, where it can say so.
     fn loss(&self) -> Option<String>;
