@@ -85,6 +85,25 @@ fn devices_with_work_get_more_only_where_that_keeps_them_busy() {
 
 const MINUTE: Duration = Duration::from_secs(60);
 
+/// Waits for a condition.
+fn within_a_minute(mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + MINUTE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "it does not become true");
+        std::thread::yield_now();
+    }
+}
+
+/// Has `act` called between the staging of a signal and its submission, on this thread: other tests submit, too.
+fn before_own_submissions(act: impl Fn() + Send + Sync + 'static) {
+    let this = std::thread::current().id();
+    hooks::set(Some(Arc::new(move |point| {
+        if point == hooks::Point::Submitting && std::thread::current().id() == this {
+            act();
+        }
+    })));
+}
+
 const HELD: &str = "
 @group(0) @binding(0) var<storage, read_write> words: array<atomic<u32>>;
 @compute @workgroup_size(1) fn main() {
@@ -126,33 +145,21 @@ fn a_signal_that_the_programs_own_submission_takes_ends_no_wait() {
         device.finish().unwrap();
         let let_go = LetGo(words);
         let (program_submits, is_first) = (device.clone(), AtomicBool::new(true));
-        // Other tests submit, too.
-        let this = std::thread::current().id();
-        hooks::set(Some(Arc::new(move |point| {
-            if point == hooks::Point::Submitting
-                && std::thread::current().id() == this
-                && is_first.swap(false, Ordering::SeqCst)
-            {
+        before_own_submissions(move || {
+            if is_first.swap(false, Ordering::SeqCst) {
                 let mut encoder = program_submits
                     .raw()
                     .create_command_encoder(&Default::default());
                 encoder.clear_buffer(other.raw(), 0, None);
                 program_submits.raw_queue().submit([encoder.finish()]);
             }
-        })));
+        });
         let event = launch.submit().unwrap();
         device.flush().unwrap();
         let submissions = &device.shared.submissions;
         let batch = event.batch().unwrap();
-        let deadline = Instant::now() + MINUTE;
-        while !submissions.has_reached(batch) {
-            assert!(
-                Instant::now() < deadline,
-                "{}: nobody took the signal",
-                device.name()
-            );
-            std::thread::yield_now();
-        }
+        // Somebody has taken the signal.
+        within_a_minute(|| submissions.has_reached(batch));
         assert!(!batch.is_signal_own(), "{}", device.name());
         // The kernel runs on.
         assert_eq!(event.status(), EventStatus::Submitted, "{}", device.name());
@@ -219,9 +226,7 @@ fn signals_of_plain_launches_are_their_own() {
         }
         let submissions = &device.shared.submissions;
         let last = events.last().and_then(|event| event.batch()).unwrap();
-        while !submissions.has_reached(last) {
-            std::thread::yield_now();
-        }
+        within_a_minute(|| submissions.has_reached(last));
         // wgpu is not asked.
         assert_eq!(events[4].status(), EventStatus::Complete);
         device.raw_queue().submit([]);
@@ -250,7 +255,6 @@ fn refused_commands(device: &Device) -> wgpu::CommandEncoder {
 fn errors_of_commands_are_told_from_errors_of_callbacks() {
     let _alone = hooks::alone();
     let context = Context::new().unwrap();
-    let this = std::thread::current().id();
     for index in 0..context.adapters().len() {
         let device = context.device_at(index).unwrap();
         let submissions = &device.shared.submissions;
@@ -262,14 +266,11 @@ fn errors_of_commands_are_told_from_errors_of_callbacks() {
         send(nothing());
         for takes_signal in [false, true] {
             let queue = device.raw_queue().clone();
-            hooks::set(takes_signal.then(|| {
-                let hook = move |point| {
-                    if point == hooks::Point::Submitting && std::thread::current().id() == this {
-                        queue.submit([]);
-                    }
-                };
-                Arc::new(hook) as Arc<dyn Fn(hooks::Point) + Send + Sync>
-            }));
+            if takes_signal {
+                before_own_submissions(move || {
+                    queue.submit([]);
+                });
+            }
             let batch = send(refused_commands(&device));
             hooks::set(None);
             let verdict = batch.submission();
@@ -297,11 +298,12 @@ fn errors_of_commands_are_told_from_errors_of_callbacks() {
             });
             // Of the program's marker it is known here that it has taken an index and no signal.
             submissions.order.marked(submissions.order.last() + 1);
-            while !ran.load(Ordering::SeqCst) {
+            within_a_minute(|| {
                 let batch = send(nothing());
                 assert!(matches!(batch.submission(), Some(Ok(()))));
                 assert!(batch.is_signal_own(), "{}", device.name());
-            }
+                ran.load(Ordering::SeqCst)
+            });
         }
     }
 }
@@ -311,7 +313,6 @@ fn errors_of_commands_are_told_from_errors_of_callbacks() {
 fn a_submission_in_front_of_the_last_ones_marker_has_no_signal_of_its_own() {
     let _alone = hooks::alone();
     let context = Context::new().unwrap();
-    let this = std::thread::current().id();
     for index in 0..context.adapters().len() {
         let device = context.device_at(index).unwrap();
         let submissions = &device.shared.submissions;
@@ -325,11 +326,9 @@ fn a_submission_in_front_of_the_last_ones_marker_has_no_signal_of_its_own() {
         let mut outer = recorded(&device);
         outer.hooks.push(Box::new(move |_| {
             let queue = submits.raw_queue().clone();
-            hooks::set(Some(Arc::new(move |point| {
-                if point == hooks::Point::Submitting && std::thread::current().id() == this {
-                    queue.submit([]);
-                }
-            })));
+            before_own_submissions(move || {
+                queue.submit([]);
+            });
             let (submissions, closed) = (&submits.shared.submissions, recorded(&submits));
             let batch = submissions.send_now(submits.raw_queue(), closed);
             hooks::set(None);
