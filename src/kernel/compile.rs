@@ -32,7 +32,7 @@ use super::specialize::{Environment, Specialized, specialize_in};
 use super::text_limits::Excess;
 use crate::device::spill_policy::SpillPolicy;
 use crate::device::unique_id;
-pub(crate) use compiled::{Code, Compiled, GlobalsBinding, HeapUse, KernelGlobals};
+pub(crate) use compiled::{Code, Compiled, GlobalsBinding, KernelGlobals};
 pub(crate) use variant::{Variant, lower};
 
 /// The inputs of a module, beside the source and the values.
@@ -164,15 +164,7 @@ pub(crate) fn compile(
     let guarded = added.guard.is_some();
     let system = pointers.as_ref().is_some_and(|facts| facts.system);
     let follows = pointers.as_ref().filter(|_| !system);
-    let heap = follows.map(|facts| {
-        let mut heap = HeapUse::of(facts, &options.heap);
-        // Where pointers are read apart and first (lavapipe), the order of the reads has to stay as it is: the driver puts reads of
-        // read-only memory in another, and two segments cost 1.55 and not 1.48.
-        if !options.heap.pointers_apart {
-            still::bind_heap(&mut module, facts, &mut heap, &bindings);
-        }
-        heap
-    });
+    let heap = follows.map(|facts| still::heap(&mut module, facts, &options.heap, &bindings));
     let checked = pointers.filter(|facts| !facts.sites.is_empty());
     // Also where nothing is followed: the variables for checks are there as soon as checks are possible.
     let status = Some(bindings.status());

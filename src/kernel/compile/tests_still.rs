@@ -72,6 +72,11 @@ fn the_heap_of_kernels_that_only_read_is_bound_read_only() {
         allocations: 1,
         ..HeapSetup::default()
     };
+    let apart = HeapSetup {
+        pointers_apart: true,
+        ..HeapSetup::default()
+    };
+    assert!(!is_still("", "sums[id.x] = sum(p);", apart));
     let segments = HeapSetup {
         segments: 2,
         segment_bytes: 1 << 20,

@@ -7,7 +7,7 @@
 //! choice of their own, in front of that of its other members: 1.35 of an index chase, against 1.44 with one choice,
 //! and 1.50 with one choice and the value read first, as one would write it by hand. Elsewhere that is slower
 //! (SwiftShader 2.1 against 1.8, an NVIDIA H200 2.5 against 1.8), and they share one choice. Where the heap is bound read-only
-//! (`kernel::compile`), the H200 loads from both segments by itself: 1.2 of an index.
+//! (`kernel::compile`), the choice costs 1.2 of an index on the H200.
 //!
 //! Also measured: loading from both segments and choosing afterwards doubles the loads; an array of bindings, indexed
 //! by the pointer, is no faster than the choice on the H200 and not to be had in wgpu on lavapipe; a loop for each

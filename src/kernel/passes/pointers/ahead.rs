@@ -11,6 +11,7 @@
 use naga::{Expression, Handle, Scalar, Statement};
 
 use super::place::Place;
+use super::reuse::words_of;
 use super::rewrite::{Mapped, Outcomes, Rewriter};
 use super::scan::{Role, stride};
 use super::shape::{Shape, Ty};
@@ -85,7 +86,7 @@ impl Rewriter<'_> {
         let mut found = Vec::new();
         let mut take = |load: Option<Load>| {
             if let Some(load) = load
-                && let Some(count) = self.words(load.ty)
+                && let Some(count) = words_of(load.ty, self.builder.types)
                 && words + count <= WORDS_TOGETHER
             {
                 words += count;
@@ -141,15 +142,6 @@ impl Rewriter<'_> {
         };
         let ty = self.loaded_type(handle, pointer)?;
         Some(Load { handle, place, ty })
-    }
-
-    /// Words of a value loaded in one piece.
-    fn words(&self, ty: Ty) -> Option<u32> {
-        match ty.shape(self.builder.types) {
-            Shape::Scalar(scalar) if scalar.width == 4 => Some(1),
-            Shape::Vector { count, scalar } if scalar.width == 4 => Some(count),
-            _ => None,
-        }
     }
 
     /// The target of a pointer not yet reached, if the pointer is a member of a reached node.

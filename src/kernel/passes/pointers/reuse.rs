@@ -3,7 +3,7 @@
 //!
 //! A node's members are read where the kernel reads them, often one behind a branch. Drivers make no single load of two that
 //! lie in one element where the heap is bound for writing: on an NVIDIA H200 the walk of `examples/octree` took 1.21 of one
-//! over indices, and 1.02 with whole elements. So the first load of an element that a later one reads, too, loads all of it.
+//! over indices, and takes 1.00 with whole elements. So the first load of an element that a later one reads, too, loads all of it.
 //!
 //! Within an invocation only what it does itself changes memory, unless it meets others: at a barrier, in an atomic, or in
 //! a function, which may do either. Kernels that have atomics in storage, or coherent or volatile memory, reuse nothing.
@@ -120,7 +120,7 @@ pub(super) fn words(function: &Function, scan: &FunctionScan, types: &UniqueAren
 }
 
 /// Words of a scalar or vector of whole words.
-fn words_of(ty: Ty, types: &UniqueArena<Type>) -> Option<u32> {
+pub(super) fn words_of(ty: Ty, types: &UniqueArena<Type>) -> Option<u32> {
     match ty.shape(types) {
         Shape::Scalar(scalar) if scalar.width == 4 => Some(1),
         Shape::Vector { count, scalar } if scalar.width == 4 => Some(count),
