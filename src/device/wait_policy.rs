@@ -24,7 +24,8 @@ use std::time::Duration;
 #[non_exhaustive]
 pub enum WaitPolicy {
     /// Decided by the runtime: 50 µs of looking on graphics processors, and none on processors, whose kernels want the very
-    /// core that would look.
+    /// core that would look. Longer waits on graphics processors end with a look as well, for less than a millisecond,
+    /// when earlier waits of the device took as long.
     #[default]
     Auto,
     /// Threads sleep at once: the least processor time, and the longest way back.
@@ -50,6 +51,11 @@ impl WaitPolicy {
             Self::Park | Self::Never => Duration::ZERO,
             Self::Spin(time) => time,
         }
+    }
+
+    /// Whether threads look once more when an end is likely, on graphics processors.
+    pub(super) fn foresees(self) -> bool {
+        self == Self::Auto
     }
 
     /// Whether waits of the program are refused.

@@ -33,6 +33,7 @@ pub(super) mod late;
 mod ledger;
 mod line;
 mod order;
+mod recent;
 mod serving;
 mod signal;
 #[cfg(test)]
@@ -56,6 +57,7 @@ pub(crate) use waiting::Progress;
 use ledger::Ledger;
 use line::Line;
 use order::Order;
+use recent::Recent;
 use signal::Signal;
 
 /// The submissions of one wgpu device.
@@ -80,6 +82,8 @@ pub(crate) struct Submissions {
     mute: AtomicBool,
     /// How long after a submission a thread looks before parking.
     spin: Duration,
+    /// Recent waits, where a thread looks once more when an end is likely.
+    recent: Option<Recent>,
     /// Waits of the program are refused.
     never_blocks: bool,
     callers: serving::Callers,
@@ -105,9 +109,11 @@ impl Submissions {
             lost.set_witness(move || signal.upgrade()?.loss());
         }
         let info = raw.adapter_info();
+        let card = cards::Card::of(&info);
         let submissions = Arc::new(Self {
             id: super::unique_id(),
-            card: cards::Card::of(&info),
+            recent: (card.is_some() && wait.foresees()).then(Recent::default),
+            card,
             is_software: info.device_type == wgpu::DeviceType::Cpu,
             signal,
             spin: wait.looks_for(info.device_type),

@@ -342,3 +342,69 @@ fn a_submission_in_front_of_the_last_ones_marker_has_no_signal_of_its_own() {
         assert_eq!(are_own, [true, false, false, true], "{}", device.name());
     }
 }
+
+/// Devices opened meanwhile count as devices of a card.
+struct AsCards;
+
+impl AsCards {
+    fn begin() -> Self {
+        hooks::count_adapters_as_cards(true);
+        Self
+    }
+}
+
+impl Drop for AsCards {
+    fn drop(&mut self) {
+        hooks::count_adapters_as_cards(false);
+    }
+}
+
+/// When a thread looks again is a guess, which decides nothing.
+#[test]
+fn waits_end_with_the_work_and_at_deadlines_whatever_recent_waits_took() {
+    let _alone = hooks::alone();
+    let context = Context::new().unwrap();
+    for index in 0..context.adapters().len() {
+        let device = {
+            let _as_cards = AsCards::begin();
+            context.device_at(index).unwrap()
+        };
+        let submissions = &device.shared.submissions;
+        let recent = submissions.recent.as_ref().expect("recent waits of a card");
+        let data = device.buffer(&[5u32]).unwrap();
+        let program = Program::new("add.wgsl", ADD).unwrap();
+        let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
+        let mut launch = kernel.launch().buffer("data", &data).workgroups(1);
+        // Long ago, now, soon, and far behind the end of any of these launches.
+        for time in [50, 1_000, 20_000, 90_000] {
+            recent.note(Duration::from_micros(time));
+        }
+        for _ in 0..50 {
+            launch.submit().unwrap().wait_timeout(MINUTE).unwrap();
+        }
+        assert_eq!(data.read().unwrap(), [5 + 50 * 7], "{}", device.name());
+        if submissions.signal.is_some() {
+            // The last launches took as long as each other, and no longer than is kept.
+            assert!(recent.next(Duration::ZERO).is_some(), "{}", device.name());
+        }
+        if !device.has(Aspect::LiveMemory) || device.capabilities().needs_loop_guard() {
+            continue;
+        }
+        let words = device.live(2).unwrap();
+        let program = Program::new("held.wgsl", HELD).unwrap();
+        let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
+        let mut launch = (kernel.launch())
+            .buffer("words", words.as_buffer())
+            .workgroups(1);
+        let let_go = LetGo(words);
+        let event = launch.submit().unwrap();
+        for time in [0, 1, 5, 20] {
+            recent.note(Duration::from_millis(20));
+            let wait = event.wait_timeout(Duration::from_millis(time));
+            assert!(matches!(wait, Err(WaitError::Deadline)), "{wait:?}");
+        }
+        let_go.0.store(0, 1);
+        event.wait_timeout(MINUTE).unwrap();
+        assert_eq!(let_go.0.load(1), Some(7));
+    }
+}

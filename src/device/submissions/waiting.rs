@@ -1,7 +1,8 @@
 //! Waiting for the end of a batch: looking for about as long as a short launch takes, then parked.
 //!
 //! For how long threads look is the program's choice (`WaitPolicy`), and counts from the submission, which bounds the
-//! processor time that a submission costs a thread. Where there is no signal, threads look at wgpu in that time, and
+//! processor time that a submission costs a thread. Where the choice is the runtime's, threads look once more when recent
+//! waits make an end likely ([`recent`](super::recent)). Where there is no signal, threads look at wgpu in that time, and
 //! poll at distances that grow to 1 ms behind it.
 
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use super::batch::Batch;
 use super::contained::{Panicked, contained};
 use super::ledger::End;
+use super::recent::Window;
 use super::{GONE, Marker, Submissions};
 use crate::clock::Instant;
 use crate::device::pace::Pace;
@@ -54,6 +56,14 @@ enum Looked {
     Found,
     /// Nothing, up to this time.
     InVain(Instant),
+}
+
+/// What a waiting thread does next, and until when.
+#[derive(Debug)]
+enum Step {
+    /// Looks, in the window of a recent wait unless the submission is fresh.
+    Look(Instant, Option<Window>),
+    Sleep(Instant),
 }
 
 /// Looks for news until the time is up, which is at most the time between two looks too late. It is `now`.
@@ -219,7 +229,7 @@ impl Submissions {
         (batch.sent()).is_some_and(|sent| sent.elapsed() < self.spin)
     }
 
-    /// Waits for the signal of the batch, for a slice at most: looks, then sleeps.
+    /// Waits for the signal of the batch, for a slice at most: looks or sleeps, whatever is next.
     fn park(&self, batch: &Batch, deadline: Option<Instant>) {
         let Some(signal) = &self.signal else {
             return;
@@ -232,20 +242,45 @@ impl Submissions {
         let now = Instant::now();
         let slice = now + SLICE;
         let until = deadline.map_or(slice, |end| end.min(slice));
-        let looking = match batch.sent() {
-            Some(sent) => sent
-                .checked_add(self.spin)
-                .map_or(until, |end| end.min(until)),
-            None => now,
-        };
-        match look(looking, now, Instant::now, has_news) {
-            Looked::Found => {}
-            Looked::InVain(now) => {
-                let left = until.saturating_duration_since(now);
-                if !left.is_zero() && signal.wait(target, left).is_err() {
+        let step = self.step(batch.sent(), now, until);
+        let found = match &step {
+            Step::Look(until, _) => look(*until, now, Instant::now, has_news) == Looked::Found,
+            Step::Sleep(until) => {
+                let waited = signal.wait(target, until.saturating_duration_since(now));
+                waited.unwrap_or_else(|_| {
                     self.gone();
+                    false
+                })
+            }
+        };
+        match (&self.recent, step, batch.sent()) {
+            (Some(recent), Step::Look(end, Some(window)), _) if !found && end < until => {
+                recent.was_in_vain(&window);
+            }
+            (Some(recent), _, Some(sent)) if found => {
+                let time = sent.elapsed();
+                if time > self.spin {
+                    recent.note(time);
                 }
             }
+            _ => {}
+        }
+    }
+
+    /// What a thread does now that waits for a batch sent at that time.
+    fn step(&self, sent: Option<Instant>, now: Instant, until: Instant) -> Step {
+        let Some(sent) = sent else {
+            return Step::Sleep(until);
+        };
+        let after = |time| sent.checked_add(time).map_or(until, |at| at.min(until));
+        let elapsed = now.saturating_duration_since(sent);
+        if elapsed < self.spin {
+            return Step::Look(after(self.spin), None);
+        }
+        match (self.recent.as_ref()).and_then(|recent| recent.next(elapsed)) {
+            Some(window) if elapsed < window.range.start => Step::Sleep(after(window.range.start)),
+            Some(window) => Step::Look(after(window.range.end), Some(window)),
+            None => Step::Sleep(until),
         }
     }
 
