@@ -224,6 +224,12 @@ impl Capabilities {
         self.driver == EMBEDDED_DRIVER
     }
 
+    /// Whether the device works while the thread that has submitted goes on. The embedded adapter runs small submissions on
+    /// that very thread.
+    pub(crate) fn works_beside(&self) -> bool {
+        self.driver != EMBEDDED_DRIVER
+    }
+
     /// Whether the device uses host memory in place and host and kernels see the same contents.
     pub fn host_import(&self) -> bool {
         self.probe

@@ -6,7 +6,7 @@ use crate::buffers_moving::{Kernels, hops, pairs};
 use crate::cases;
 use crate::harness::{Fixture, mix};
 use tombolo::device::WaitPolicy;
-use tombolo::{Buffer, Event};
+use tombolo::{Buffer, Event, buffers::Placement};
 
 cases![
     edges_of_many_steps,
@@ -33,7 +33,7 @@ fn part(buffer: &Buffer<u32>, range: &std::ops::Range<usize>) -> Buffer<u32> {
     buffer.slice(range.start as u64..range.end as u64).unwrap()
 }
 
-/// Two strips in one buffer, what both devices have seen of each other's edges, and the same on the host.
+/// Two strips in one buffer, which has memory of its own on each device; what both devices have seen of each other's edges, and the same on the host.
 struct Exchange {
     cells: Buffer<u32>,
     seen: [Buffer<u32>; 2],
@@ -47,7 +47,9 @@ impl Exchange {
         let poison = vec![0xdead_beef; EDGE];
         let seen = || f.context.buffer_from(&poison).unwrap();
         Self {
-            cells: f.context.buffer_from(&expected).unwrap(),
+            cells: (f.context)
+                .buffer_from_vec_with(expected.clone(), Placement::Device)
+                .unwrap(),
             seen: [seen(), seen()],
             expected,
             expected_seen: [poison.clone(), poison],

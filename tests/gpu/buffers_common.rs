@@ -21,6 +21,7 @@ cases![
     many_launches_keep_their_order,
     memory_in_common_is_used_again,
     a_third_device_moves_in,
+    who_moves_in_finds_what_others_have_made,
 ];
 
 /// Turns after which a buffer goes to common memory.
@@ -32,6 +33,13 @@ fn share(a: &Kernels, b: &Kernels) -> bool {
         capabilities.unified_memory && capabilities.host_import()
     };
     may(a) && may(b)
+}
+
+/// Whether both run on the host's processors.
+fn are_near(a: &Kernels, b: &Kernels) -> bool {
+    [a, b]
+        .iter()
+        .all(|kernels| kernels.device.capabilities().software)
 }
 
 /// A buffer that the two have handed to and fro until it moved no more, and what it holds.
@@ -124,15 +132,26 @@ fn others_keep_memory_of_their_own(f: &Fixture) {
             .buffer_from_vec_with(model.clone(), Placement::Device)
             .unwrap();
         assert!(!told(&fixed, 30));
-        // Edges of halves that two devices work on.
+        // Edges of halves that two devices work on, unless both take their time from the same processors.
         let halves = f.context.buffer_from(&model).unwrap();
+        let mut found = Vec::new();
         for _ in 0..20 {
             let parts = [halves.slice(..55).unwrap(), halves.slice(45..).unwrap()];
             for (kernels, part) in [&one, &other].into_iter().zip(&parts) {
                 let event = kernels.add(part, 1).unwrap();
-                assert_eq!(event.explanation().unwrap().buffers[0].common, None);
+                found.push(event.explanation().unwrap().buffers[0].common.is_some());
             }
         }
+        // The first launch takes nothing from the other device.
+        let moves_in = share(&one, &other) && are_near(&one, &other);
+        let expected = (0..40).map(|launch| moves_in && launch >= TURNS);
+        assert_eq!(found, expected.collect::<Vec<_>>());
+        let mut expected = vec![1u32; 100];
+        for _ in 0..20 {
+            added(&mut expected[..55], 1);
+            added(&mut expected[45..], 1);
+        }
+        assert_eq!(halves.read().unwrap(), expected);
         // Turns that are far apart.
         let seldom = f.context.buffer_from(&model).unwrap();
         for turn in 0..20u32 {
@@ -378,5 +397,36 @@ fn a_third_device_moves_in(f: &Fixture) {
         } else {
             assert!(moved[59] > moved[50]);
         }
+    }
+}
+
+/// What a device has fetched into memory of its own would be missing in common memory.
+fn who_moves_in_finds_what_others_have_made(f: &Fixture) {
+    for (one, other) in pairs(f) {
+        let apart = Kernels::new(&f.open(|options| options.import_host_memory = false));
+        let late = Kernels::new(&f.open(|_| {}));
+        let mut model: Vec<u32> = (0..100).collect();
+        let buffer = f.context.buffer_from(&model).unwrap();
+        let most = buffer.slice(..90).unwrap();
+        // It has bytes of its own that no other device has written since, and so stays apart.
+        let seen = f.context.buffer::<u32>(10).unwrap();
+        late.copy(&buffer.slice(90..).unwrap(), &seen).unwrap();
+        for turn in 0..=TURNS {
+            [&one, &other][turn as usize % 2].add(&most, turn).unwrap();
+            added(&mut model[..90], turn);
+        }
+        for (step, kernels) in [&apart, &late, &one, &late, &other].into_iter().enumerate() {
+            let event = kernels.add(&most, step as u32).unwrap();
+            added(&mut model[..90], step as u32);
+            let is_common = event.explanation().unwrap().buffers[0].common.is_some();
+            let expected = match step {
+                0 | 1 => false,
+                // The bytes have come from common memory, or lie there.
+                _ => share(&one, &other) && (step != 3 || share(&one, &late)),
+            };
+            assert_eq!(is_common, expected, "step {step}");
+        }
+        assert_eq!(buffer.read().unwrap(), model);
+        assert_eq!(seen.read().unwrap(), model[90..]);
     }
 }

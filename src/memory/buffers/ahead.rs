@@ -135,14 +135,16 @@ impl<S> SentAhead<S> {
 
 impl Root {
     /// Records copies of what other devices are going to fetch of `written`, which a command at `place` has just written.
-    pub(super) fn send_ahead(&self, state: &mut State, place: Place, written: &Range<u64>) {
-        let Some(copy) = state.copy(place).filter(|copy| !copy.is_common()) else {
-            return;
+    /// Returns whether other devices are about to ask for the bytes, and so for the end of the command.
+    pub(super) fn send_ahead(&self, state: &mut State, place: Place, written: &Range<u64>) -> bool {
+        let Some(copy) = state.copy(place) else {
+            return false;
         };
-        let wanted = copy.ahead.wanted(written);
-        if wanted.is_empty() {
-            return;
+        if copy.is_common() {
+            return true;
         }
+        let wanted = copy.ahead.wanted(written);
+        let mut has_sent = false;
         let (source, base) = (Arc::clone(&copy.shared), copy.base);
         let owner = &source.device;
         for (to, range) in wanted {
@@ -154,8 +156,9 @@ impl Root {
             let exchange = &self.context().exchange;
             // Without a slot, the bytes are fetched when they are needed.
             let Some(slot) = exchange.take_ahead(bytes, owner, &device) else {
-                return;
+                return has_sent;
             };
+            has_sent = true;
             let mut queue = owner.queue.lock(owner);
             if let Some(seen) = slot.seen_by(owner) {
                 queue.encode(|encoder| {
@@ -174,6 +177,7 @@ impl Root {
             state.statistics.sent_ahead += 1;
             self.context().count(|totals| totals.sent_ahead += 1);
         }
+        has_sent
     }
 }
 

@@ -18,7 +18,7 @@ use super::device_allocation::DeviceAllocation;
 use super::download::{self, PIECE};
 use super::error::BufferError;
 use super::exchange::Crate;
-use super::hop::{End, Hop, Piece};
+use super::hop::{End, Hop, Piece, has_come};
 #[cfg(embedded)]
 use super::lent;
 use super::root::{Root, State};
@@ -329,7 +329,7 @@ impl Root {
             });
         }
         let hop = Hop::new(parts, Arc::clone(&outcome));
-        if are_few && last.is_some_and(|last| End::of(&owner, last).has_come()) {
+        if are_few && last.is_some_and(|last| has_come(&owner, &last, device)) {
             hop.complete(Some(Instant::now()));
         }
         let is_over = hop.is_complete();
@@ -444,7 +444,7 @@ fn arriving(
     depends_on: Vec<Arc<Outcome>>,
 ) -> Option<Load> {
     let memory = slot.seen_by(device)?.clone();
-    let has_come = End::of(owner, Arc::clone(&batch)).has_come();
+    let has_come = has_come(owner, &batch, device);
     // What has come is as good as the source's own bytes: no outcome of its own, no batch held back, and no thread.
     let outcome =
         (!has_come || !depends_on.is_empty()).then(|| Outcome::of_transfer(owner, depends_on));

@@ -14,7 +14,9 @@
 //!
 //! The rule is counted, not guessed ([`Turns`]): 8 launches in a row that *write* the root, with half of the bytes or
 //! more from another device. Such launches run one behind the other in any case; where one device reads the results of
-//! another, or edges are exchanged, own memory lets both devices go on, and so such launches begin the count anew. Only
+//! another, or edges are exchanged, own memory lets both devices go on, and so such launches begin the count anew. On
+//! devices that run on the host's processors, edges count as turns as well: both take their time from the same
+//! processors, so that going on at once gains nothing, and to copy an edge out and in takes longer than a short launch. Only
 //! devices that work in the host's memory and import host memory take part. A member keeps its own copy while the bytes
 //! are on their way elsewhere, unless the member is the source. Evicting ends the common memory; a lost member leaves
 //! the memory to the other members.
@@ -44,7 +46,8 @@ const MOST_BYTES: u64 = 256 << 20;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CommonMemory {
-    /// Turns in a row: launches that wrote the buffer with half of the bytes or more from another device.
+    /// Turns in a row: launches that wrote the buffer with half of the bytes or more from another device; on devices that
+    /// run on the host's processors, also launches for which less than half came from another device.
     pub turns: u32,
     /// Bytes moved in these turns.
     pub moved: u64,
@@ -61,8 +64,8 @@ impl fmt::Display for CommonMemory {
         let Self { turns, moved, .. } = self;
         write!(
             f,
-            "{does} memory that its devices have in common: {turns} times in a row half of it or more went from one to \
-             another, {moved} bytes together"
+            "{does} memory that its devices have in common: {turns} times in a row bytes went from one to another, {moved} \
+             together"
         )
     }
 }
@@ -77,15 +80,25 @@ pub(super) struct Turns {
 }
 
 impl Turns {
-    /// Counts a launch on a buffer of `bytes` bytes: `came` bytes come from other devices, and `writes` says whether
-    /// the launch writes. Returns the turns once there are enough.
-    pub(super) fn used(&mut self, bytes: u64, came: u64, writes: bool) -> Option<CommonMemory> {
+    /// Counts a launch on a buffer of `bytes` bytes: `came` bytes come from other devices, `writes` says whether the
+    /// launch writes, and `is_near` whether the device runs on the host's processors. Returns the turns once there are
+    /// enough.
+    pub(super) fn used(
+        &mut self,
+        bytes: u64,
+        came: u64,
+        (writes, is_near): (bool, bool),
+    ) -> Option<CommonMemory> {
+        let is_turn = match came >= bytes.div_ceil(2) {
+            true => writes,
+            false => is_near,
+        };
         if came == 0 {
             self.uses += 1;
             if self.uses > PAUSE {
                 *self = Self::default();
             }
-        } else if writes && came >= bytes.div_ceil(2) {
+        } else if is_turn {
             self.turns += 1;
             self.moved = self.moved.saturating_add(came);
             self.uses = 0;
@@ -121,9 +134,19 @@ fn came(plan: &Plan, memory: Places) -> u64 {
     foreign.map(|step| step.bytes()).sum()
 }
 
+/// Whether a launch writes.
+fn writes(wants: &[Want]) -> bool {
+    wants.iter().any(|want| want.access.writes())
+}
+
 /// Whether a device may share memory: the device has no faster memory of its own, and imports the host's.
 fn joins(device: &DeviceShared) -> bool {
     device.capabilities.unified_memory && Exchange::joins(device, device)
+}
+
+/// Whether a device runs on the processors that every other such device runs on.
+fn is_near(device: &DeviceShared) -> bool {
+    device.capabilities.software
 }
 
 impl Root {
@@ -134,21 +157,26 @@ impl Root {
         state: &mut State,
         device: &Arc<DeviceShared>,
         place: Place,
-        (plan, writes): (&Plan, bool),
+        (plan, wants): (&Plan, &[Want]),
     ) -> Option<CommonMemory> {
         let came = came(plan, state.residency.memory_of(place));
+        let writes = writes(wants);
         let why = match &mut state.living {
             Living::Settled => return None,
             Living::Together { why, .. } => {
                 let why = *why;
                 let is_there =
                     |state: &State| state.copy(place).is_some_and(DeviceAllocation::is_common);
-                if !is_there(state) && writes && came >= self.bytes.div_ceil(2) {
+                if !is_there(state)
+                    && writes
+                    && came >= self.bytes.div_ceil(2)
+                    && state.has_in_common(wants)
+                {
                     self.move_in(state, device, place);
                 }
                 return is_there(state).then_some(why);
             }
-            Living::Apart(turns) => turns.used(self.bytes, came, writes)?,
+            Living::Apart(turns) => turns.used(self.bytes, came, (writes, is_near(device)))?,
         };
         // A refused move is not tried again.
         state.living = Living::Settled;
@@ -182,14 +210,20 @@ impl Root {
         state: &State,
         device: &DeviceShared,
         place: Place,
-        (plan, writes): (&Plan, bool),
+        (plan, wants): (&Plan, &[Want]),
     ) -> Option<CommonMemory> {
         let came = came(plan, state.residency.memory_of(place));
+        let writes = writes(wants);
         match &state.living {
             Living::Settled => None,
-            Living::Together { why, .. } => joins(device).then_some(*why),
+            Living::Together { why, .. } => {
+                let stays = state.copy(place).is_some_and(|copy| !copy.is_common());
+                let moves_in =
+                    writes && came >= self.bytes.div_ceil(2) && state.has_in_common(wants);
+                (joins(device) && (moves_in || !stays)).then_some(*why)
+            }
             Living::Apart(turns) => {
-                let why = turns.clone().used(self.bytes, came, writes)?;
+                let why = (turns.clone()).used(self.bytes, came, (writes, is_near(device)))?;
                 let others = state.companions(place);
                 (self.bytes <= MOST_BYTES && joins(device) && !others.is_empty()).then_some(why)
             }
@@ -331,6 +365,22 @@ impl State {
         with.collect()
     }
 
+    /// Whether common memory has the bytes that these wants need. Others may have been brought to a device's own memory from
+    /// elsewhere, and would be missing where the device moves in.
+    fn has_in_common(&self, wants: &[Want]) -> bool {
+        let members: Places = self.common_places().into_iter().collect();
+        let is_needed = |range: &Range<u64>| {
+            let mut needed = wants.iter().filter(|want| want.access.needs_content());
+            needed.any(|want| want.range.start < range.end && range.start < want.range.end)
+        };
+        let mut contents = self.residency.contents();
+        contents.all(|(range, content)| match content {
+            Content::At(at) => !at.common(members).is_empty() || !is_needed(&range),
+            Content::Undefined => true,
+            Content::Lost(_) => !is_needed(&range),
+        })
+    }
+
     /// The places with common memory.
     pub(super) fn common_places(&self) -> Vec<Place> {
         let mut places = self.places();
@@ -419,12 +469,13 @@ mod tests {
 
     #[test]
     fn buffers_that_are_handed_to_and_fro_are_told_from_others() {
-        let enough = |uses: &[u64]| {
+        let found = |uses: &[u64], is_near: bool| {
             let mut turns = Turns::default();
-            let told = uses.iter().map(|came| turns.used(1000, *came, true));
+            let told = (uses.iter()).map(|came| turns.used(1000, *came, (true, is_near)));
             told.enumerate()
                 .find_map(|(at, why)| Some((at, why?.turns, why?.moved)))
         };
+        let enough = |uses: &[u64]| found(uses, false);
         assert_eq!(enough(&[1000; 7]), None);
         assert_eq!(enough(&[1000; 20]), Some((7, 8, 8000)));
         assert_eq!(enough(&[500; 20]), Some((7, 8, 4000)));
@@ -437,9 +488,22 @@ mod tests {
             Some((63, 8, 8000))
         );
         assert_eq!(enough(&[&[1000][..], &[0; 9]].concat().repeat(1000)), None);
+        // Edges of devices on the same processors.
+        assert_eq!(found(&[499; 20], true), Some((7, 8, 8 * 499)));
+        let with_others = [1000, 1000, 1000, 10].repeat(2);
+        assert_eq!(found(&with_others, true), Some((7, 8, 6020)));
+        let between = |uses| [&[10][..], &vec![0; uses]].concat().repeat(1000);
+        assert_eq!(found(&between(8), true), Some((63, 8, 80)));
+        assert_eq!(found(&between(9), true), None);
         let mut odd = Turns::default();
-        assert!((0..7).all(|_| odd.used(7, 4, true).is_none()) && odd.used(7, 4, true).is_some());
-        assert!((0..100).all(|_| odd.used(7, 7, false).is_none()));
-        assert!((0..100).all(|_| Turns::default().used(0, 0, true).is_none()));
+        assert!(
+            (0..7).all(|_| odd.used(7, 4, (true, false)).is_none())
+                && odd.used(7, 4, (true, false)).is_some()
+        );
+        for is_near in [false, true] {
+            // What one makes and the other reads.
+            assert!((0..100).all(|_| odd.used(7, 7, (false, is_near)).is_none()));
+        }
+        assert!((0..100).all(|_| Turns::default().used(0, 0, (true, true)).is_none()));
     }
 }

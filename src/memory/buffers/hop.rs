@@ -24,6 +24,10 @@ use crate::device::wait::lock;
 use crate::memory::staging::{Filling, Missing};
 use crate::span::span;
 
+/// How long the recording thread waits for a device that runs on processors: about as long as a short launch takes there.
+/// Another thread would have to be woken for the same wait, and would take a processor from the devices.
+const PATIENCE: Duration = Duration::from_micros(200);
+
 /// The host's work before a batch is submitted.
 pub(super) struct Hop {
     state: Mutex<State>,
@@ -83,17 +87,15 @@ impl End {
         self.submissions.standing(&self.batch).is_over()
     }
 
-    /// Whether the batch was accepted and has ended well, by a look, without a wait. May run callbacks of the program.
-    pub(super) fn has_come(&self) -> bool {
+    /// Whether the batch was accepted and has ended well, at the end of `patience` at the latest. May run callbacks of the
+    /// program.
+    fn has_come(&self, patience: Duration) -> bool {
         #[cfg(test)]
         if crate::device::hooks::sees_no_ends() {
             return false;
         }
         matches!(self.batch.submission(), Some(Ok(())))
-            && self
-                .submissions
-                .wait_over(&self.batch, Some(Duration::ZERO))
-                == Progress::Done
+            && self.submissions.wait_over(&self.batch, Some(patience)) == Progress::Done
             && !self.submissions.lost().is_raised()
     }
 
@@ -153,6 +155,29 @@ impl End {
             Progress::Lost(reason) => Err(Missed::Failed(ExecutionError::DeviceLost { reason })),
         }
     }
+}
+
+/// Whether a closed batch of `source` has ended well, for which `device` waits, or ends so soon that the recording thread
+/// waits for the end itself. May run callbacks of the program.
+pub(super) fn has_come(
+    source: &Arc<DeviceShared>,
+    batch: &Arc<Batch>,
+    device: &Arc<DeviceShared>,
+) -> bool {
+    let end = End::of(source, Arc::clone(batch));
+    if end.has_come(Duration::ZERO) {
+        return true;
+    }
+    if !source.capabilities.software || device.submissions.never_blocks() {
+        return false;
+    }
+    // What the device has to do meanwhile.
+    let mut queue = device.queue.lock(device);
+    if queue.has_commands() {
+        queue.pass_on();
+    }
+    drop(queue);
+    end.has_come(PATIENCE)
 }
 
 impl Piece {

@@ -10,8 +10,8 @@
 //! - Everything is decided when a command is enqueued, with the buffer locked: the order of enqueuing is the order of
 //!   versions.
 //! - Enqueuing does not wait for bytes, except for bytes of batches still held back, for other devices where copies, fills
-//!   and reads of the host touch common memory, and for copies of the host's own bytes by an embedded device that has
-//!   nothing to do.
+//!   and reads of the host touch common memory, for copies of the host's own bytes by an embedded device that has nothing
+//!   to do, and, for 0.2 ms at most, for a device that runs on the host's processors.
 //! - Bytes that a failed launch would have written are poisoned wherever they go, also on other devices and the host.
 
 mod ahead;
@@ -79,7 +79,9 @@ pub enum Placement {
     /// where no more copies are made, if all of them work in the host's memory anyway
     /// ([`Capabilities::unified_memory`](crate::device::Capabilities)) and import it: after 8 launches in a row that
     /// write the buffer with half of the bytes or more from another device, with at most 8 other uses between two such
-    /// launches. A device that only reads the results of another keeps memory of its own, and both work side by side.
+    /// launches. A device that only reads the results of another keeps memory of its own, and both work side by side; so do
+    /// graphics processors that exchange edges. On devices that run on the host's processors, launches that take an edge
+    /// count as well.
     /// Eviction ends the common memory, and the count begins anew. [`Launch::explain`](crate::Launch::explain) reports
     /// the common memory.
     #[default]

@@ -13,7 +13,7 @@ use super::common::CommonMemory;
 use super::context::ContextBuffers;
 use super::device_allocation::DeviceAllocation;
 use super::error::BufferError;
-use super::hop::{End, Hop, Piece};
+use super::hop::{End, Hop, Piece, has_come};
 use super::root::{Locked, Root, State};
 use crate::device::DeviceShared;
 use crate::device::completion_hook::CompletionHook;
@@ -246,8 +246,7 @@ impl<'r> ResidencyGuard<'r> {
             let conflicts = Self::conflicts(state, place, uses);
             let plan = root.bring(state, &wants, &self.device, place);
             let plan = plan.map_err(|error| (first, error))?;
-            let writes = uses.iter().any(|(_, one)| one.access.writes());
-            let common = root.take_turn(state, &self.device, place, (&plan, writes));
+            let common = root.take_turn(state, &self.device, place, (&plan, &wants));
             let moves = self.explain_one(at, uses, &plan, conflicts, common);
             if !moves.conflicts.is_empty() {
                 self.states[at].statistics.conflicts += 1;
@@ -299,8 +298,7 @@ impl<'r> ResidencyGuard<'r> {
             let plan = plan.map_err(|error| (first, self.states[at].refusal(error)))?;
             let conflicts = Self::conflicts(&self.states[at], place, uses);
             let state = &self.states[at];
-            let writes = uses.iter().any(|(_, one)| one.access.writes());
-            let common = self.roots[at].foresee_turn(state, &self.device, place, (&plan, writes));
+            let common = self.roots[at].foresee_turn(state, &self.device, place, (&plan, &wants));
             told.buffers
                 .push(self.explain_one(at, uses, &plan, conflicts, common));
         }
@@ -351,19 +349,20 @@ impl<'r> ResidencyGuard<'r> {
                 }
             }
         }
+        for (device, batch) in &earlier {
+            if batch.submission().is_none() {
+                // Failures are reported by the batch's events.
+                device.complete_dependencies(None);
+                device.submit(batch);
+            }
+        }
+        earlier.retain(|(source, batch)| !has_come(source, batch, &self.device));
         let Some((source, _)) = earlier.last() else {
             return;
         };
         let source = Arc::clone(source);
-        let mut pieces = Vec::with_capacity(earlier.len());
-        for (device, batch) in earlier {
-            if batch.submission().is_none() {
-                // Failures are reported by the batch's events.
-                device.complete_dependencies(None);
-                device.submit(&batch);
-            }
-            pieces.push(Piece::End(End::of(&device, batch)));
-        }
+        let ends = (earlier.into_iter()).map(|(device, batch)| End::of(&device, batch));
+        let pieces = ends.map(Piece::End).collect();
         // Failures are reported by the batches' own outcomes.
         let outcome = Outcome::new("the order between devices".into(), Vec::new());
         let hop = Hop::new(pieces, outcome);
@@ -427,9 +426,18 @@ impl<'r> ResidencyGuard<'r> {
 
     /// After [`Self::recorded`]: sends what other devices are going to fetch of the written bytes.
     pub(crate) fn send_ahead(&mut self, uses: &[Use]) {
+        let mut is_awaited = false;
         for one in uses.iter().filter(|one| one.access.writes()) {
             let at = self.index(&one.part.root);
-            self.roots[at].send_ahead(&mut self.states[at], self.places[at], &one.part.range());
+            let (state, place) = (&mut self.states[at], self.places[at]);
+            is_awaited |= self.roots[at].send_ahead(state, place, &one.part.range());
+        }
+        let device = &self.device;
+        // An idle device begins while other threads of the machine are, too: with the next step of the others it would come
+        // behind the time that it takes to record them.
+        let can_begin = device.capabilities.software && device.capabilities.works_beside();
+        if is_awaited && can_begin && device.submissions.needs_more() {
+            device.queue.lock(device).pass_on();
         }
     }
 
