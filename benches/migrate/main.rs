@@ -73,7 +73,7 @@ fn main() -> Result<(), Error> {
         }
         let [bytes, times] = halos(&context, devices)?;
         rows.push(row("halo_bytes", &name, 0.05, bytes));
-        rows.push(row("halo_time", &name, 2.0, times));
+        rows.push(row("halo_time", &name, 1.10, times));
         let bytes = unchanged(&context, devices)?;
         rows.push(row("unchanged_bytes", &name, 0.0, bytes));
         if is_one {

@@ -64,9 +64,20 @@ pub(crate) fn sees_no_ends() -> bool {
 
 static CARDS: AtomicBool = AtomicBool::new(false);
 
-/// Has devices that are opened from now on count as devices of a card, which take turns.
-pub(crate) fn count_adapters_as_cards(count: bool) {
-    CARDS.store(count, Ordering::Release);
+/// Devices that are opened count as devices of a card, which take turns, until this goes.
+pub(crate) struct Cards(());
+
+impl Cards {
+    pub(crate) fn begin() -> Self {
+        CARDS.store(true, Ordering::Release);
+        Self(())
+    }
+}
+
+impl Drop for Cards {
+    fn drop(&mut self) {
+        CARDS.store(false, Ordering::Release);
+    }
 }
 
 pub(crate) fn is_every_adapter_a_card() -> bool {

@@ -343,22 +343,6 @@ fn a_submission_in_front_of_the_last_ones_marker_has_no_signal_of_its_own() {
     }
 }
 
-/// Devices opened meanwhile count as devices of a card.
-struct AsCards;
-
-impl AsCards {
-    fn begin() -> Self {
-        hooks::count_adapters_as_cards(true);
-        Self
-    }
-}
-
-impl Drop for AsCards {
-    fn drop(&mut self) {
-        hooks::count_adapters_as_cards(false);
-    }
-}
-
 /// When a thread looks again is a guess, which decides nothing.
 #[test]
 fn waits_end_with_the_work_and_at_deadlines_whatever_recent_waits_took() {
@@ -366,7 +350,7 @@ fn waits_end_with_the_work_and_at_deadlines_whatever_recent_waits_took() {
     let context = Context::new().unwrap();
     for index in 0..context.adapters().len() {
         let device = {
-            let _as_cards = AsCards::begin();
+            let _cards = hooks::Cards::begin();
             context.device_at(index).unwrap()
         };
         let submissions = &device.shared.submissions;

@@ -22,22 +22,6 @@ fn addresses_tell_cards_apart_and_kinds_where_there_are_none() {
     assert!(!card("", 1).may_be(&card("", 2)));
 }
 
-/// Adapters count as cards, until this goes.
-struct Cards;
-
-impl Cards {
-    fn begin() -> Self {
-        hooks::count_adapters_as_cards(true);
-        Self
-    }
-}
-
-impl Drop for Cards {
-    fn drop(&mut self) {
-        hooks::count_adapters_as_cards(false);
-    }
-}
-
 const MINUTE: Duration = Duration::from_secs(60);
 
 fn is_refusal(error: &ExecutionError) -> bool {
@@ -89,7 +73,7 @@ fn waits(context: &Context, index: usize) {
 fn functions_are_refused_the_wait_for_another_device_of_the_callers_card() {
     let _alone = hooks::alone();
     let context = Context::new().unwrap();
-    let _cards = Cards::begin();
+    let _cards = hooks::Cards::begin();
     for index in 0..context.adapters().len() {
         waits(&context, index);
     }
