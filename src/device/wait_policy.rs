@@ -7,8 +7,9 @@ use std::time::Duration;
 /// A thread that sleeps is woken through the driver and the scheduler of the system, which takes longer than a short launch.
 /// A thread that looks sees the end at once, and keeps a processor busy meanwhile. So a thread looks for about the length of a
 /// short launch, and then sleeps. The time to look counts from the submission, not from the beginning of the wait: however
-/// often, and for whatever in it, a thread waits, a submission costs a thread no more processor time than that. For the end of what
-/// another device waits for, threads look for twenty times as long, once for each exchange.
+/// often, and for whatever in it, a thread waits, a submission costs a thread no more processor time than that, with two
+/// exceptions: for the end of what another device waits for, threads look for twenty times as long, once for each exchange, and
+/// [`Auto`](Self::Auto) has them look once more.
 ///
 /// ```no_run
 /// use std::time::Duration;
