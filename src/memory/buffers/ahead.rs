@@ -144,6 +144,9 @@ impl Root {
             return true;
         }
         let wanted = copy.ahead.wanted(written);
+        if wanted.is_empty() {
+            return false;
+        }
         let mut has_sent = false;
         let (source, base) = (Arc::clone(&copy.shared), copy.base);
         let owner = &source.device;

@@ -16,7 +16,7 @@
 //! more from another device. Such launches run one behind the other in any case; where one device reads the results of
 //! another, or edges are exchanged, own memory lets both devices go on, and so such launches begin the count anew. On
 //! devices that run on the host's processors, edges count as turns as well: both take their time from the same
-//! processors, so that going on at once gains nothing, and to copy an edge out and in takes longer than a short launch. Only
+//! processors, and a step of two devices is shorter by what is not copied (`halo_time` of `benches/migrate`). Only
 //! devices that work in the host's memory and import host memory take part. A member keeps its own copy while the bytes
 //! are on their way elsewhere, unless the member is the source. Evicting ends the common memory; a lost member leaves
 //! the memory to the other members.
@@ -160,23 +160,20 @@ impl Root {
         (plan, wants): (&Plan, &[Want]),
     ) -> Option<CommonMemory> {
         let came = came(plan, state.residency.memory_of(place));
-        let writes = writes(wants);
         let why = match &mut state.living {
             Living::Settled => return None,
             Living::Together { why, .. } => {
                 let why = *why;
                 let is_there =
                     |state: &State| state.copy(place).is_some_and(DeviceAllocation::is_common);
-                if !is_there(state)
-                    && writes
-                    && came >= self.bytes.div_ceil(2)
-                    && state.has_in_common(wants)
-                {
+                if !is_there(state) && self.moves_in(state, came, wants) {
                     self.move_in(state, device, place);
                 }
                 return is_there(state).then_some(why);
             }
-            Living::Apart(turns) => turns.used(self.bytes, came, (writes, is_near(device)))?,
+            Living::Apart(turns) => {
+                turns.used(self.bytes, came, (writes(wants), is_near(device)))?
+            }
         };
         // A refused move is not tried again.
         state.living = Living::Settled;
@@ -188,6 +185,11 @@ impl Root {
                 None
             }
         }
+    }
+
+    /// Whether a launch has its device leave its own memory for the common memory.
+    fn moves_in(&self, state: &State, came: u64, wants: &[Want]) -> bool {
+        writes(wants) && came >= self.bytes.div_ceil(2) && state.has_in_common(wants)
     }
 
     /// Replaces a device's own memory by the common memory, if the device can import it.
@@ -213,17 +215,16 @@ impl Root {
         (plan, wants): (&Plan, &[Want]),
     ) -> Option<CommonMemory> {
         let came = came(plan, state.residency.memory_of(place));
-        let writes = writes(wants);
         match &state.living {
             Living::Settled => None,
             Living::Together { why, .. } => {
-                let stays = state.copy(place).is_some_and(|copy| !copy.is_common());
-                let moves_in =
-                    writes && came >= self.bytes.div_ceil(2) && state.has_in_common(wants);
-                (joins(device) && (moves_in || !stays)).then_some(*why)
+                let is_apart = state.copy(place).is_some_and(|copy| !copy.is_common());
+                let is_there = !is_apart || self.moves_in(state, came, wants);
+                (joins(device) && is_there).then_some(*why)
             }
             Living::Apart(turns) => {
-                let why = (turns.clone()).used(self.bytes, came, (writes, is_near(device)))?;
+                let why =
+                    (turns.clone()).used(self.bytes, came, (writes(wants), is_near(device)))?;
                 let others = state.companions(place);
                 (self.bytes <= MOST_BYTES && joins(device) && !others.is_empty()).then_some(why)
             }

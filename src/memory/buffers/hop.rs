@@ -24,9 +24,9 @@ use crate::device::wait::lock;
 use crate::memory::staging::{Filling, Missing};
 use crate::span::span;
 
-/// How long the recording thread waits for a device that runs on processors: about as long as a short launch takes there.
-/// Another thread would have to be woken for the same wait, and would take a processor from the devices.
-const PATIENCE: Duration = Duration::from_micros(200);
+/// For how long at most the recording thread waits for a device that runs on processors: about as long as a short launch takes
+/// there. Another thread would have to be woken for the same wait, and would take a processor from the devices.
+const WAIT_BUDGET: Duration = Duration::from_micros(200);
 
 /// The host's work before a batch is submitted.
 pub(super) struct Hop {
@@ -87,15 +87,14 @@ impl End {
         self.submissions.standing(&self.batch).is_over()
     }
 
-    /// Whether the batch was accepted and has ended well, at the end of `patience` at the latest. May run callbacks of the
-    /// program.
-    fn has_come(&self, patience: Duration) -> bool {
+    /// Whether the batch was accepted and has ended well, after a wait of at most `budget`. May run callbacks of the program.
+    fn has_ended_well(&self, budget: Duration) -> bool {
         #[cfg(test)]
         if crate::device::hooks::sees_no_ends() {
             return false;
         }
         matches!(self.batch.submission(), Some(Ok(())))
-            && self.submissions.wait_over(&self.batch, Some(patience)) == Progress::Done
+            && self.submissions.wait_over(&self.batch, Some(budget)) == Progress::Done
             && !self.submissions.lost().is_raised()
     }
 
@@ -165,7 +164,7 @@ pub(super) fn has_come(
     device: &Arc<DeviceShared>,
 ) -> bool {
     let end = End::of(source, Arc::clone(batch));
-    if end.has_come(Duration::ZERO) {
+    if end.has_ended_well(Duration::ZERO) {
         return true;
     }
     if !source.capabilities.software || device.submissions.never_blocks() {
@@ -177,7 +176,7 @@ pub(super) fn has_come(
         queue.pass_on();
     }
     drop(queue);
-    end.has_come(PATIENCE)
+    end.has_ended_well(WAIT_BUDGET)
 }
 
 impl Piece {

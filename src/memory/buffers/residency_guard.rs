@@ -433,8 +433,7 @@ impl<'r> ResidencyGuard<'r> {
             is_awaited |= self.roots[at].send_ahead(state, place, &one.part.range());
         }
         let device = &self.device;
-        // An idle device begins while other threads of the machine are, too: with the next step of the others it would come
-        // behind the time that it takes to record them.
+        // An idle device works while the others' next launches are recorded, instead of waiting until they ask for its own.
         let can_begin = device.capabilities.software && device.capabilities.works_beside();
         if is_awaited && can_begin && device.submissions.needs_more() {
             device.queue.lock(device).pass_on();
