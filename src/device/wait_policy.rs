@@ -25,8 +25,8 @@ use std::time::Duration;
 #[non_exhaustive]
 pub enum WaitPolicy {
     /// Decided by the runtime: 50 µs of looking on graphics processors, and none on processors, whose kernels want the very
-    /// core that would look. Longer waits on graphics processors end with a look as well, for less than a millisecond,
-    /// when earlier waits of the device took as long.
+    /// core that would look. In longer waits on graphics processors threads look again, for less than a millisecond,
+    /// when earlier waits of the device took as long; on the average once in vain for each wait, at most.
     #[default]
     Auto,
     /// Threads sleep at once: the least processor time, and the longest way back.
@@ -79,6 +79,16 @@ mod tests {
                 Duration::from_micros(50)
             );
         }
+        let foresees = [
+            WaitPolicy::Auto,
+            WaitPolicy::Park,
+            WaitPolicy::Spin(second),
+            WaitPolicy::Never,
+        ];
+        assert_eq!(
+            foresees.map(WaitPolicy::foresees),
+            [true, false, false, false]
+        );
         assert_eq!(WaitPolicy::default().looks_for(Cpu), Duration::ZERO);
         for kind in [Cpu, DiscreteGpu] {
             assert_eq!(WaitPolicy::Park.looks_for(kind), Duration::ZERO);

@@ -1,11 +1,11 @@
 //! How long recent waits took, which tells a thread when to look again instead of being woken.
 //!
-//! A thread that sleeps until the end of a long submission is woken late: 0.1 to 0.3 ms on an NVIDIA H200, since its
-//! processor has gone to sleep, too. That is 4 % of a copy of 256 MiB. But programs wait for the same again and again. So a
-//! thread sleeps until shortly before the end that recent waits make likely, and looks from then on.
+//! A thread that sleeps until the end of a long submission is woken late: 0.1 to 0.3 ms on an NVIDIA H200, which is 4 % of a
+//! copy of 256 MiB. But programs wait for the same again and again. So a thread sleeps until shortly before the end that
+//! recent waits make likely, and looks from then on.
 //!
-//! The processor time is bounded: a time that was looked at in vain is forgotten, so that each wait causes at most one
-//! [`window`] of looking that finds nothing.
+//! The processor time is bounded: a wait leaves one time, and a time that was looked at in vain is forgotten, so that each
+//! wait causes at most one [`window`] of looking that finds nothing.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -87,9 +87,9 @@ mod tests {
         Duration::from_micros(time)
     }
 
-    /// How much of a wait for an end after `time` is slept, how much is looked, and how late the end is seen by a thread
-    /// that takes `waking` to be woken: an account of what [`Submissions::park`](super::super::Submissions) does.
-    fn wait(recent: &Recent, time: u64, waking: u64) -> [u64; 3] {
+    /// How late an end after `time` is seen by a thread that takes `waking` to be woken, and for how long the thread looks: an
+    /// account of what [`Submissions::park`](super::super::Submissions) does.
+    fn wait(recent: &Recent, time: u64, waking: u64) -> [u64; 2] {
         let end = micros(time);
         let (mut now, mut looked) = (Duration::ZERO, Duration::ZERO);
         let seen = loop {
@@ -113,17 +113,17 @@ mod tests {
             }
         };
         recent.note(seen);
-        [seen - end, looked, seen - looked].map(|time| time.as_micros() as u64)
+        [seen - end, looked].map(|time| time.as_micros() as u64)
     }
 
     #[test]
     fn the_same_again_is_seen_at_once() {
         for time in [400, 1_000, 5_000, 20_000, 90_000] {
             let recent = Recent::default();
-            let [late, looked, _] = wait(&recent, time, 150);
+            let [late, looked] = wait(&recent, time, 150);
             assert_eq!((late, looked), (150, 0), "{time}: nothing is known yet");
             for _ in 0..10 {
-                let [late, looked, _] = wait(&recent, time, 150);
+                let [late, looked] = wait(&recent, time, 150);
                 assert_eq!(late, 0, "{time}");
                 assert!(looked <= 600, "{time}: {looked} µs looked");
             }
