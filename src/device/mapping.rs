@@ -42,6 +42,8 @@ struct ReportState {
 
 /// Bytes copied at a time: little enough for the stack, and for the processor's first cache.
 const PIECE: usize = 16 << 10;
+/// Instead, where there are no more: to zero the larger piece takes longer than to copy these.
+const SMALL_PIECE: usize = 4 << 10;
 
 /// Where a mapping stands.
 #[derive(Debug, PartialEq, Eq)]
@@ -73,6 +75,10 @@ impl Mapping {
             report: reported,
             callback: alive,
         }
+    }
+
+    pub(crate) fn device(&self) -> &wgpu::Device {
+        &self.device
     }
 
     /// The state of the mapping. The batch that fills the memory has ended.
@@ -152,7 +158,15 @@ impl Mapping {
     ///
     /// # Errors
     /// [`Unreachable`], also behind some of the bytes.
-    pub(crate) fn take_copied(
+    pub(crate) fn take_copied(&self, read: impl FnMut(usize, &[u8])) -> Result<(), Unreachable> {
+        match self.range.end - self.range.start > SMALL_PIECE as u64 {
+            true => self.take_by::<PIECE>(read),
+            false => self.take_by::<SMALL_PIECE>(read),
+        }
+    }
+
+    #[inline(never)]
+    fn take_by<const PIECE: usize>(
         &self,
         mut read: impl FnMut(usize, &[u8]),
     ) -> Result<(), Unreachable> {

@@ -6,7 +6,7 @@
 mod shelf;
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 pub(crate) use shelf::{Readiness, Shelf, size_class};
@@ -28,7 +28,7 @@ pub(crate) struct Downloads {
 pub(crate) struct Lent {
     buffer: wgpu::Buffer,
     owner: Weak<Mutex<Shelf<wgpu::Buffer>>>,
-    is_kept: bool,
+    is_kept: AtomicBool,
 }
 
 impl Downloads {
@@ -52,7 +52,7 @@ impl Downloads {
         Lent {
             buffer,
             owner: Arc::downgrade(&self.kept),
-            is_kept: false,
+            is_kept: AtomicBool::new(false),
         }
     }
 
@@ -79,7 +79,7 @@ impl Lent {
         Self {
             buffer,
             owner: Weak::new(),
-            is_kept: false,
+            is_kept: AtomicBool::new(false),
         }
     }
 
@@ -89,15 +89,15 @@ impl Lent {
 
     /// Maps the bytes of a copy that was submitted, and has the memory given back on drop, by when the mapping must be
     /// gone.
-    pub(crate) fn map(&mut self, device: &wgpu::Device, bytes: Range<u64>) -> Mapping {
-        self.is_kept = true;
+    pub(crate) fn map(&self, device: &wgpu::Device, bytes: Range<u64>) -> Mapping {
+        self.is_kept.store(true, Ordering::Relaxed);
         Mapping::begin(device, &self.buffer, bytes)
     }
 }
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        if let Some(owner) = self.owner.upgrade().filter(|_| self.is_kept) {
+        if let Some(owner) = self.owner.upgrade().filter(|_| *self.is_kept.get_mut()) {
             let gone = lock(&owner).give(self.buffer.clone(), self.buffer.size());
             drop(gone);
         }

@@ -247,7 +247,7 @@ impl PendingMirror {
     }
 
     /// Maps the copy: its batch was submitted.
-    pub(crate) fn map(mut self, device: &wgpu::Device) {
+    pub(crate) fn map(self, device: &wgpu::Device) {
         let mapping = self.memory.map(device, 0..self.bytes);
         *lock(&self.mirror.0) = Copied::Mapping {
             mapping,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::buffers_moving::{Kernels, hops, pairs};
+use crate::buffers_moving::{Kernels, pairs};
 use crate::cases;
 use crate::harness::{Fixture, mix};
 use tombolo::device::WaitPolicy;
@@ -105,8 +105,7 @@ fn edges_of_many_steps(f: &Fixture) {
         }
         // Of each device's edge, all but those by which the habit is known.
         let found = exchange.cells.statistics();
-        let is_sent = hops(&a, &b) == 1;
-        assert_eq!(found.fetched_ahead >= 16, is_sent, "{found:?}");
+        assert!(found.fetched_ahead >= 16, "{found:?}");
         assert!(found.sent_ahead >= found.fetched_ahead, "{found:?}");
     }
 }

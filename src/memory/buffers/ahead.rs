@@ -1,5 +1,6 @@
-//! Bytes sent ahead: what a device has fetched from another one launch after launch is copied to where both see it
-//! right behind the launch that writes it, in the batch of that launch unless the launch fills it.
+//! Bytes sent ahead: what a device has fetched from another one launch after launch is copied to where both see it,
+//! or to where the host does, right behind the launch that writes it, in the batch of that launch unless the launch
+//! fills it.
 //!
 //! Two devices that exchange edges ask for an edge when the next step is recorded. By then the source may have its own
 //! next step in its queue, and a copy out would come behind that step: the devices would work in turns. Sent ahead, the
@@ -15,10 +16,14 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::download;
 use super::exchange::Crate;
 use super::root::{Root, State};
+use crate::device::DeviceShared;
 use crate::device::queue::Batch;
-use crate::memory::migrate::Place;
+use crate::device::staging::Lent;
+use crate::memory::migrate::{Place, Route};
+use crate::memory::staging;
 
 /// Fetches of a range before it is sent.
 const OFTEN: u32 = 2;
@@ -39,16 +44,34 @@ struct Habit {
     vain: u32,
 }
 
+/// Where bytes lie that were sent ahead.
+pub(super) enum Landing {
+    /// In memory that both devices see.
+    Slot(Crate),
+    /// In staging memory of the source, from which the host takes them on.
+    Staging(Lent),
+}
+
+impl Landing {
+    /// The memory that the source copies to.
+    fn memory(&self, source: &DeviceShared) -> Option<&wgpu::Buffer> {
+        match self {
+            Self::Slot(slot) => slot.seen_by(source),
+            Self::Staging(memory) => Some(memory.buffer()),
+        }
+    }
+}
+
 /// Bytes sent and not fetched yet.
-pub(super) struct Sent<S = (Crate, Arc<Batch>)> {
+pub(super) struct Sent<S = (Landing, Arc<Batch>)> {
     to: Place,
     range: Range<u64>,
-    /// The slot with the bytes, and the batch that fills it.
+    /// Where the bytes are, and the batch that brings them there.
     pub(super) what: S,
 }
 
 /// What was fetched from one memory, and what was sent from there.
-pub(super) struct SentAhead<S = (Crate, Arc<Batch>)> {
+pub(super) struct SentAhead<S = (Landing, Arc<Batch>)> {
     habits: Vec<Habit>,
     sent: Vec<Sent<S>>,
 }
@@ -156,14 +179,13 @@ impl Root {
             };
             let words = range.start / 4 * 4..range.end.next_multiple_of(4);
             let bytes = words.end - words.start;
-            let exchange = &self.context().exchange;
-            // Without a slot, the bytes are fetched when they are needed.
-            let Some(slot) = exchange.take_ahead(bytes, owner, &device) else {
+            // Without memory there, the bytes are fetched when they are needed.
+            let Some(landing) = self.landing(state, (place, to), (owner, &device), bytes) else {
                 return has_sent;
             };
             has_sent = true;
             let mut queue = owner.queue.lock(owner);
-            if let Some(seen) = slot.seen_by(owner) {
+            if let Some(seen) = landing.memory(owner) {
                 queue.encode(|encoder| {
                     let from = &source.raw;
                     encoder.copy_buffer_to_buffer(from, base + words.start, seen, 0, bytes);
@@ -175,12 +197,32 @@ impl Root {
             let now = self.context().tick();
             if let Some(copy) = state.copy_mut(place) {
                 copy.used(&batch, None, now);
-                copy.ahead.send(to, range, (slot, batch));
+                copy.ahead.send(to, range, (landing, batch));
             }
             state.statistics.sent_ahead += 1;
             self.context().count(|totals| totals.sent_ahead += 1);
         }
         has_sent
+    }
+
+    /// Memory for bytes on the way that they take when they are fetched.
+    fn landing(
+        &self,
+        state: &State,
+        (from, to): (Place, Place),
+        (owner, device): (&Arc<DeviceShared>, &Arc<DeviceShared>),
+        bytes: u64,
+    ) -> Option<Landing> {
+        match state.routes.route(from, to).0 {
+            Route::SharedHost => {
+                let slot = self.context().exchange.take_ahead(bytes, owner, device);
+                slot.map(Landing::Slot)
+            }
+            _ => {
+                let memory = staging::download(owner, download::WHAT, bytes);
+                memory.ok().map(Landing::Staging)
+            }
+        }
     }
 }
 

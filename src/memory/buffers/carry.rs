@@ -15,45 +15,39 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::device_allocation::DeviceAllocation;
-use super::download::{self, PIECE};
+use super::download::PIECE;
 use super::error::BufferError;
 use super::exchange::Crate;
-use super::hop::{End, Hop, Piece, has_come};
+use super::hop::{End, Hop};
 #[cfg(embedded)]
 use super::lent;
 use super::root::{Root, State};
 use super::uploads::{Way, uploads};
-use crate::clock::Instant;
-use crate::device::external_dependency::ExternalDependency;
+use crate::device::DeviceShared;
 use crate::device::outcome::Outcome;
 use crate::device::queue::{Batch, Recorder};
-use crate::device::{DeviceShared, capture};
 use crate::memory::MemoryError;
 use crate::memory::buffer::BufferShared;
-use crate::memory::migrate::{Access, Place, Plan, Route};
+use crate::memory::migrate::{Access, Place, Plan};
 use crate::memory::places::{Place as Spot, copy};
 use crate::memory::staging;
 
-/// The most bytes that the recording thread copies itself if they have come to the host already: to wake another thread
-/// takes longer.
-const FEW_BYTES: u64 = 64 << 10;
-
 /// The name of a transfer to a device in errors.
-const WHAT: &str = "a copy to a device";
+pub(super) const WHAT: &str = "a copy to a device";
 
 /// Bytes to be recorded as a copy into the device.
-struct Load {
-    range: Range<u64>,
+pub(super) struct Load {
+    pub(super) range: Range<u64>,
     /// The source of the copy, with the offset `at`; `None` for the host's own memory.
-    memory: Option<wgpu::Buffer>,
-    at: u64,
-    outcomes: Vec<Arc<Outcome>>,
+    pub(super) memory: Option<wgpu::Buffer>,
+    pub(super) at: u64,
+    pub(super) outcomes: Vec<Arc<Outcome>>,
     /// The device that the bytes come from; `None` for the host's own memory.
-    source: Option<Arc<DeviceShared>>,
+    pub(super) source: Option<Arc<DeviceShared>>,
     /// The transfer that fills `memory`, unless it is over. One for all pieces, at the first.
-    hop: Option<Arc<Hop>>,
+    pub(super) hop: Option<Arc<Hop>>,
     /// The slot to give back, and the batch of the source that fills it.
-    used: Option<(Crate, Arc<Batch>)>,
+    pub(super) used: Option<(Crate, Arc<Batch>)>,
 }
 
 impl Root {
@@ -123,10 +117,10 @@ impl Root {
                     Ok(())
                 }
                 Way::Through(from) => {
-                    self.load_through(state, device, from, upload.range, &mut loads)
+                    self.load_through(state, device, (from, place), upload.range, &mut loads)
                 }
                 Way::Exchange(from) => {
-                    self.load_exchange(state, device, from, place, upload.range, &mut loads)
+                    self.load_exchange(state, device, (from, place), upload.range, &mut loads)
                 }
             };
             if let Err(error) = made {
@@ -298,171 +292,4 @@ impl Root {
             self.context().exchange.give(slot, ends);
         }
     }
-
-    /// Through one memory from the source to the host, and another from the host to the target.
-    fn load_through(
-        &self,
-        state: &mut State,
-        device: &Arc<DeviceShared>,
-        from: Place,
-        range: Range<u64>,
-        loads: &mut Vec<Load>,
-    ) -> Result<(), BufferError> {
-        let Some((source, depends_on, pieces)) = state.export(from, &range)? else {
-            return Ok(());
-        };
-        let owner = Arc::clone(&source.device);
-        let outcome = Outcome::of_transfer(&owner, depends_on);
-        let are_few = range.end - range.start <= FEW_BYTES;
-        let last = pieces.last().map(|last| Arc::clone(last.batch()));
-        let mut parts = Vec::with_capacity(pieces.len());
-        let mut memories = Vec::with_capacity(pieces.len());
-        for piece in pieces {
-            let at = piece.range.start % 4;
-            let bytes = (at + piece.range.end - piece.range.start).next_multiple_of(4);
-            let memory = staging::of(device).upload(device, WHAT, bytes)?;
-            memories.push((piece.range.clone(), memory.clone(), at));
-            parts.push(Piece::Bytes {
-                from: Box::new(piece),
-                device: device.raw.clone(),
-                to: memory,
-            });
-        }
-        let hop = Hop::new(parts, Arc::clone(&outcome));
-        if are_few && last.is_some_and(|last| has_come(&owner, &last, device)) {
-            hop.complete(Some(Instant::now()));
-        }
-        let is_over = hop.is_complete();
-        for (index, (range, memory, at)) in memories.into_iter().enumerate() {
-            loads.push(Load {
-                range,
-                memory: Some(memory),
-                at,
-                outcomes: vec![Arc::clone(&outcome)],
-                source: Some(Arc::clone(&owner)),
-                hop: (index == 0 && !is_over).then(|| Arc::clone(&hop)),
-                used: None,
-            });
-        }
-        Ok(())
-    }
-
-    /// Through memory seen by both devices.
-    fn load_exchange(
-        &self,
-        state: &mut State,
-        device: &Arc<DeviceShared>,
-        from: Place,
-        place: Place,
-        range: Range<u64>,
-        loads: &mut Vec<Load>,
-    ) -> Result<(), BufferError> {
-        state.may_submit_at(from, "a transfer from there")?;
-        state.after_others(from, &range, Access::Read)?;
-        let Some(copy) = state.copy(from) else {
-            return Ok(());
-        };
-        let (source, base) = (Arc::clone(&copy.shared), copy.base);
-        let owner = Arc::clone(&source.device);
-        owner.lost.check().map_err(Arc::new)?;
-        let (sent, dropped) =
-            (state.copy_mut(from)).map_or((None, None), |copy| copy.ahead.fetch(place, &range));
-        if let (Some(copy), Some(dropped)) = (state.copy(from), dropped) {
-            copy.take_back(vec![dropped]);
-        }
-        if let Some((slot, batch)) = sent {
-            if !batch.is_closed() {
-                owner.queue.lock(&owner).pass_on();
-            }
-            let is_coming = batch.is_closed() && !matches!(batch.submission(), Some(Err(_)));
-            if is_coming && slot.seen_by(device).is_some() {
-                let depends_on = state.depends_on(from, &range);
-                loads.extend(arriving(&owner, device, range, (slot, batch), depends_on));
-                state.statistics.fetched_ahead += 1;
-                self.context().count(|totals| totals.fetched_ahead += 1);
-                return Ok(());
-            }
-            (self.context().exchange).give(slot, vec![End::of(&owner, batch)]);
-        }
-        if state
-            .copy_mut(from)
-            .is_some_and(|copy| copy.is_unsent(&range))
-        {
-            owner.flush()?;
-        }
-        let words = range.start / 4 * 4..range.end.next_multiple_of(4);
-        let bytes = words.end - words.start;
-        // From here on there is a slot to give back.
-        let exchange = &self.context().exchange;
-        let Some(taken) = exchange.take(bytes, &owner, device) else {
-            // Without a slot, bytes go through the host from now on.
-            self.context().close_route(&owner, device);
-            (state.routes).set_both(from, place, Route::ThroughHost, 0);
-            return self.load_through(state, device, from, range, loads);
-        };
-        let Some(seen) = taken.seen_by(&owner).cloned() else {
-            return Ok(());
-        };
-        let depends_on = state.depends_on(from, &range);
-        // The lock is kept, so that no unseen command is recorded in between.
-        let mut queue = owner.queue.lock(&owner);
-        let (commands, error) = capture(&owner.raw, || {
-            let mut encoder =
-                (owner.raw).create_command_encoder(&wgpu::CommandEncoderDescriptor { label: None });
-            encoder.copy_buffer_to_buffer(&source.raw, base + words.start, &seen, 0, bytes);
-            encoder.finish()
-        });
-        let sent = match error {
-            None => queue.send_now(commands).map_err(MemoryError::from),
-            Some(error) => Err(staging::refusal(&owner, download::WHAT, bytes, &error)),
-        };
-        drop(queue);
-        let batch = match sent {
-            Ok(batch) => batch,
-            Err(error) => {
-                exchange.give(taken, Vec::new());
-                return Err(error.into());
-            }
-        };
-        if let Some(Err(error)) = batch.submission() {
-            // Behind the batch: a loss told by the submission says nothing of what the driver has got.
-            exchange.give(taken, vec![End::of(&owner, Arc::clone(&batch))]);
-            return Err(MemoryError::from(Arc::clone(error)).into());
-        }
-        state.begin_reading(from, &range, &batch);
-        loads.extend(arriving(&owner, device, range, (taken, batch), depends_on));
-        Ok(())
-    }
-}
-
-/// Bytes on their way from `owner` through a slot that both devices see, which the batch fills. The batch is closed.
-fn arriving(
-    owner: &Arc<DeviceShared>,
-    device: &Arc<DeviceShared>,
-    range: Range<u64>,
-    (slot, batch): (Crate, Arc<Batch>),
-    depends_on: Vec<Arc<Outcome>>,
-) -> Option<Load> {
-    let memory = slot.seen_by(device)?.clone();
-    let has_come = has_come(owner, &batch, device);
-    // What has come is as good as the source's own bytes: no outcome of its own, no batch held back, and no thread.
-    let outcome =
-        (!has_come || !depends_on.is_empty()).then(|| Outcome::of_transfer(owner, depends_on));
-    let hop = match &outcome {
-        Some(outcome) if !has_come => Some(Hop::of_sent(owner, &batch, Arc::clone(outcome))),
-        Some(outcome) => {
-            outcome.settle(Ok(()));
-            None
-        }
-        None => None,
-    };
-    Some(Load {
-        at: range.start % 4,
-        range,
-        memory: Some(memory),
-        outcomes: outcome.into_iter().collect(),
-        source: Some(Arc::clone(owner)),
-        hop,
-        used: Some((slot, batch)),
-    })
 }

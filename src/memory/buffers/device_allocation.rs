@@ -4,9 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::ahead::SentAhead;
+use super::ahead::{Landing, SentAhead};
 use super::blocks::{self, Room};
-use super::exchange::Crate;
 use super::hop::End;
 use super::places::let_go;
 use crate::device::outcome::Outcome;
@@ -280,12 +279,14 @@ impl DeviceAllocation {
         self.used_at = now;
     }
 
-    /// Gives slots back that nobody has fetched.
-    pub(super) fn take_back(&self, sent: Vec<(Crate, Arc<Batch>)>) {
+    /// Gives slots back that nobody has fetched. Staging memory goes: its copy may not be submitted yet.
+    pub(super) fn take_back(&self, sent: Vec<(Landing, Arc<Batch>)>) {
         let device = &self.shared.device;
-        for (slot, batch) in sent {
-            let end = End::of(device, batch);
-            device.context.buffers.exchange.give(slot, vec![end]);
+        for (landing, batch) in sent {
+            if let Landing::Slot(slot) = landing {
+                let end = End::of(device, batch);
+                device.context.buffers.exchange.give(slot, vec![end]);
+            }
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 
 use crate::clock::Instant;
 use crate::device::outcome::ExecutionError;
+use crate::device::staging::Lent;
 use crate::device::submissions::{Batch, Submissions};
 use crate::device::wait::{Waits, ended};
 use crate::device::{DeviceShared, capture};
@@ -16,7 +17,7 @@ use crate::memory::staging::{self, Coming, Missing, Piece, pieces, pump};
 /// Bytes per piece, in both directions: enough to make the fixed cost of a piece negligible.
 pub(super) const PIECE: u64 = 8 << 20;
 
-/// One submitted piece.
+/// One piece, in a closed batch.
 pub(super) struct Download {
     /// Who wakes whoever awaits the bytes.
     device: Weak<DeviceShared>,
@@ -93,6 +94,24 @@ impl Download {
             range: piece.bytes.clone(),
             coming: Coming::begin(&device.raw, batch, memory, piece),
         })
+    }
+
+    /// The words around `range`, copied to `memory` by a closed batch that may not be submitted yet.
+    pub(super) fn sent(
+        device: &Arc<DeviceShared>,
+        batch: Arc<Batch>,
+        memory: Lent,
+        range: Range<u64>,
+    ) -> Self {
+        let piece = Piece {
+            bytes: range.clone(),
+        };
+        Self {
+            device: Arc::downgrade(device),
+            submissions: Arc::clone(&device.submissions),
+            coming: Coming::behind(&device.raw, batch, memory, piece),
+            range,
+        }
     }
 
     /// The submissions of the device.

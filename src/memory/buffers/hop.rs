@@ -215,15 +215,15 @@ impl Hop {
         Self::behind(None, pieces, outcome)
     }
 
-    /// The end of a closed batch of `device`.
+    /// Pieces that a closed batch of `device` brings, which may be in line itself.
     pub(super) fn of_sent(
         device: &Arc<DeviceShared>,
         batch: &Arc<Batch>,
+        pieces: Vec<Piece>,
         outcome: Arc<Outcome>,
     ) -> Arc<Self> {
-        let end = || End::of(device, Arc::clone(batch));
-        let sent = (end(), Arc::downgrade(device));
-        Self::behind(Some(sent), vec![Piece::End(end())], outcome)
+        let sent = (End::of(device, Arc::clone(batch)), Arc::downgrade(device));
+        Self::behind(Some(sent), pieces, outcome)
     }
 
     fn behind(

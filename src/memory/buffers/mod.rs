@@ -26,6 +26,7 @@ mod error;
 mod evict;
 mod exchange;
 mod export;
+mod fetch;
 mod hop;
 mod host;
 #[cfg(embedded)]

@@ -1,6 +1,6 @@
 //! Bytes on their way to the host: copied by a batch into staging memory, and mapped behind the batch.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -20,9 +20,11 @@ pub(crate) const AWAIT_READ: &str = "`.await` what `read_back` returns";
 /// Bytes on their way into staging memory.
 pub(crate) struct Coming {
     batch: Arc<Batch>,
-    mapping: Mapping,
+    /// Begun once the batch is submitted: wgpu refuses submissions with memory that is being mapped.
+    mapping: OnceLock<Mapping>,
     /// Given back after the unmapping, with the bytes read or abandoned.
-    _memory: Lent,
+    memory: Lent,
+    raw: wgpu::Device,
     piece: Piece,
     /// What a thread that must not wait is told: the name of the copy, and what does not block.
     names: &'static [&'static str; 2],
@@ -30,26 +32,54 @@ pub(crate) struct Coming {
 
 impl Coming {
     /// The words of `piece`, copied to `memory` by `batch`, which is submitted.
-    pub(crate) fn begin(
+    pub(crate) fn begin(raw: &wgpu::Device, batch: Arc<Batch>, memory: Lent, piece: Piece) -> Self {
+        let coming = Self::behind(raw, batch, memory, piece);
+        coming.mapping();
+        coming
+    }
+
+    /// The same, by a closed batch that may not be submitted yet: the memory is mapped by the first wait behind that.
+    pub(crate) fn behind(
         raw: &wgpu::Device,
         batch: Arc<Batch>,
-        mut memory: Lent,
+        memory: Lent,
         piece: Piece,
     ) -> Self {
-        let words = piece.words();
-        let mapping = memory.map(raw, 0..words.end - words.start);
-        Self::new(batch, mapping, memory, piece)
+        let coming = Self::with(raw, batch, OnceLock::new(), memory, piece);
+        if let Some(Ok(())) = coming.batch.submission() {
+            coming.mapping();
+        }
+        coming
     }
 
     /// The same, read through a mapping that is under way.
     pub(crate) fn new(batch: Arc<Batch>, mapping: Mapping, memory: Lent, piece: Piece) -> Self {
+        let raw = mapping.device().clone();
+        Self::with(&raw, batch, OnceLock::from(mapping), memory, piece)
+    }
+
+    fn with(
+        raw: &wgpu::Device,
+        batch: Arc<Batch>,
+        mapping: OnceLock<Mapping>,
+        memory: Lent,
+        piece: Piece,
+    ) -> Self {
         Self {
             batch,
             mapping,
-            _memory: memory,
+            memory,
+            raw: raw.clone(),
             piece,
             names: &["a copy to the host", AWAIT_READ],
         }
+    }
+
+    /// The mapping, begun now unless it was. The batch is submitted.
+    fn mapping(&self) -> &Mapping {
+        let words = self.piece.words();
+        let begin = || self.memory.map(&self.raw, 0..words.end - words.start);
+        self.mapping.get_or_init(begin)
     }
 
     /// Has a thread that must not wait told of the copy by this name, and of what does not block.
@@ -69,13 +99,13 @@ impl Coming {
 
     /// Has `waker` woken when the bytes may be there.
     pub(crate) fn wake(&self, waker: &Waker) {
-        self.mapping.wake(waker);
+        self.mapping().wake(waker);
     }
 
     /// Waits until the memory is mapped, while the page goes on. The batch has ended.
     #[cfg(web)]
     pub(crate) async fn settled(&self) {
-        self.mapping.settled().await;
+        self.mapping().settled().await;
     }
 
     /// Waits until the bytes can be read, for at most `timeout`.
@@ -94,12 +124,13 @@ impl Coming {
             }
             Progress::Lost(reason) => return Err(Missing::Lost(reason)),
         }
-        match self.mapping.wait(submissions, deadline) {
+        let mapping = self.mapping();
+        match mapping.wait(submissions, deadline) {
             Mapped::Ready => Ok(()),
             Mapped::Pending => Err(Missing::Deadline),
             Mapped::Failed(message) => Err(match submissions.lost().get() {
                 Some(reason) => Missing::Lost(reason),
-                None if self.mapping.is_gone() => Unreachable::Gone.into(),
+                None if mapping.is_gone() => Unreachable::Gone.into(),
                 None => Missing::Refused(message),
             }),
         }
@@ -109,7 +140,7 @@ impl Coming {
     pub(crate) fn read_copied(&self, mut read: impl FnMut(usize, &[u8])) -> Result<(), Missing> {
         let first = (self.piece.bytes.start - self.piece.words().start) as usize;
         let wanted = first..first + self.len();
-        let read = self.mapping.take_copied(|at, bytes| {
+        let read = self.mapping().take_copied(|at, bytes| {
             let here = at.max(wanted.start)..(at + bytes.len()).min(wanted.end);
             if !here.is_empty() {
                 let part = &bytes[here.start - at..here.end - at];
@@ -123,7 +154,7 @@ impl Coming {
     pub(crate) fn read(&self, read: impl FnOnce(&[u8])) -> Result<(), Missing> {
         let first = (self.piece.bytes.start - self.piece.words().start) as usize;
         let wanted = first..first + self.len();
-        Ok(self.mapping.take(|bytes| read(&bytes[wanted]))?)
+        Ok(self.mapping().take(|bytes| read(&bytes[wanted]))?)
     }
 }
 
