@@ -256,11 +256,12 @@ fn run(grid: &Grid, scratch: &mut Scratch, report: &Report, yielder: &Yielder<()
 /// Runs some work-groups. Returns `false` if a work-group had to stop.
 fn piece(grid: &Grid, groups: Range<u64>, group: &mut Group) -> bool {
     let kernel = &*grid.kernel;
-    let [x, y, _] = grid.count;
-    let mut id = grid.id(groups.start);
+    let [width, height, _] = grid.count;
+    // Each in a register: a copy of an array whose first number was just written waits for that write to reach the cache.
+    let [mut x, mut y, mut z] = grid.id(groups.start);
     for place in groups {
         if grid.is_ordered() {
-            id = grid.id_at(place);
+            [x, y, z] = grid.id_at(place);
         }
         if grid.is_stopped() {
             return false;
@@ -273,7 +274,7 @@ fn piece(grid: &Grid, groups: Range<u64>, group: &mut Group) -> bool {
                     .write_bytes(0, kernel.workgroup_bytes as usize)
             };
         }
-        group.id = id;
+        group.id = [x, y, z];
         // SAFETY: the group matches the compiled kernel: buffers in the order of the kernel's bindings, kept alive by
         // the commands; immediates, tables, frames and work-group memory of the required sizes, written by no other
         // thread; a stop word kept alive by the grid; and `poll` with its runtime.
@@ -281,15 +282,15 @@ fn piece(grid: &Grid, groups: Range<u64>, group: &mut Group) -> bool {
             return false;
         }
         if let Some(monitor) = &grid.monitor {
-            monitor.end_group(id);
+            monitor.end_group([x, y, z]);
         }
-        id[0] += 1;
-        if id[0] == x {
-            id[0] = 0;
-            id[1] += 1;
-            if id[1] == y {
-                id[1] = 0;
-                id[2] = id[2].wrapping_add(1);
+        x += 1;
+        if x == width {
+            x = 0;
+            y += 1;
+            if y == height {
+                y = 0;
+                z = z.wrapping_add(1);
             }
         }
     }
