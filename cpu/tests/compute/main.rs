@@ -11,6 +11,7 @@ mod helping;
 mod kernel;
 mod kernels;
 mod lanes;
+mod limits;
 mod memory;
 mod queue;
 mod sanitizer;

@@ -41,6 +41,8 @@ struct Spread {
 enum Contiguous {
     Always,
     If(ir::Value),
+    /// And the first lane's index, where the index varies as far as is known
+    IfFrom(ir::Value, ir::Value),
     Never,
 }
 
@@ -65,9 +67,10 @@ impl Emitter<'_> {
             Access::Atomic => Contiguous::Never,
         };
         let loaded = match contiguous {
-            Contiguous::Always => self.load_vectors(place, leaves)?,
+            Contiguous::Always => self.load_vectors(place, leaves, None)?,
             Contiguous::Never => self.load_each(place, leaves, access)?,
-            Contiguous::If(holds) => self.load_if(holds, place, leaves)?,
+            Contiguous::If(holds) => self.load_if(holds, place, leaves, None)?,
+            Contiguous::IfFrom(holds, first) => self.load_if(holds, place, leaves, Some(first))?,
         };
         for (leaf, parts) in leaves.iter().zip(loaded) {
             self.set_vector(leaf.value, parts);
@@ -75,14 +78,20 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    fn load_if(&mut self, holds: ir::Value, place: &Place, leaves: &[Leaf]) -> Result<Vec<Parts>> {
+    fn load_if(
+        &mut self,
+        holds: ir::Value,
+        place: &Place,
+        leaves: &[Leaf],
+        first: Option<ir::Value>,
+    ) -> Result<Vec<Parts>> {
         let whole = self.b.create_block();
         let single = self.b.create_block();
         let end = self.b.create_block();
         self.b.set_cold_block(single);
         self.b.ins().brif(holds, whole, &[], single, &[]);
         self.b.switch_to_block(whole);
-        let loaded = self.load_vectors(place, leaves)?;
+        let loaded = self.load_vectors(place, leaves, first)?;
         let arguments = |loaded: &[Parts]| -> Vec<BlockArg> {
             let parts = loaded.iter().flatten();
             parts.map(|&part| BlockArg::Value(part)).collect()
@@ -119,7 +128,10 @@ impl Emitter<'_> {
         };
         let slot = matches!(place.base, Base::Slot(_));
         let holds = match (contiguous, self.are_parted()) {
-            (Contiguous::Never, _) => return self.store_each(place, leaves, access),
+            // Lanes that meet a limit store to one place, in the order of lanes.
+            (Contiguous::Never | Contiguous::IfFrom(..), _) => {
+                return self.store_each(place, leaves, access);
+            }
             (Contiguous::Always, false) => return self.store_vectors(place, leaves),
             // Nobody else sees private memory: lanes that are not active keep what they have.
             (Contiguous::Always, true) if slot => return self.store_vectors(place, leaves),
@@ -165,17 +177,27 @@ impl Emitter<'_> {
         let (Some(&step), None) = (first, second) else {
             return Ok(Contiguous::Never);
         };
-        let Shape::Linear(stride) = self.shape(step.index) else {
-            return Ok(Contiguous::Never);
-        };
-        if stride.checked_mul(step.stride) != Some(WORD) {
+        let stride = self.stride_within_limits(step.index);
+        if stride.and_then(|stride| stride.checked_mul(step.stride)) != Some(WORD) {
             return Ok(Contiguous::Never);
         }
-        self.whole_in_bounds(&step)
+        if let Shape::Linear(_) = self.shape(step.index) {
+            let first = self.value(step.index)?;
+            return self.whole_in_bounds(&step, first);
+        }
+        let (first, holds) = self.first_within_limits(step.index)?;
+        let bounds = self.whole_in_bounds(&step, first)?;
+        Ok(match (bounds, holds) {
+            (Contiguous::If(within), Some(holds)) => {
+                Contiguous::IfFrom(self.b.ins().band(holds, within), first)
+            }
+            (Contiguous::Always, Some(holds)) => Contiguous::IfFrom(holds, first),
+            _ => Contiguous::Never,
+        })
     }
 
-    /// Whether the indices of all lanes are in bounds, and grow from lane to lane.
-    fn whole_in_bounds(&mut self, step: &Step) -> Result<Contiguous> {
+    /// Whether the indices of all lanes are in bounds, where they grow from lane to lane from this first one.
+    fn whole_in_bounds(&mut self, step: &Step, first: ir::Value) -> Result<Contiguous> {
         let more = self.lanes.width - 1;
         let last = match step.count {
             Count::Fixed(count) => {
@@ -186,7 +208,6 @@ impl Emitter<'_> {
                     return Ok(Contiguous::Never);
                 };
                 let limit = self.int32(limit);
-                let first = self.value(step.index)?;
                 let holds = (self.b.ins()).icmp(IntCC::UnsignedLessThanOrEqual, first, limit);
                 return Ok(Contiguous::If(holds));
             }
@@ -196,7 +217,6 @@ impl Emitter<'_> {
                 self.buffer_field(entry, types::I32, field)
             }
         };
-        let first = self.value(step.index)?;
         let more = i64::from(more);
         let enough = (self.b.ins()).icmp_imm_u(IntCC::UnsignedGreaterThanOrEqual, last, more);
         let limit = self.b.ins().iadd_imm_s(last, -more);
@@ -204,11 +224,14 @@ impl Emitter<'_> {
         Ok(Contiguous::If(self.b.ins().band(enough, within)))
     }
 
-    /// The address of the first lane.
-    fn first_address(&mut self, place: &Place) -> Result<Address> {
+    /// The address of the first lane, whose varying index is `first`.
+    fn first_address(&mut self, place: &Place, first: Option<ir::Value>) -> Result<Address> {
         let (mut base, apart) = self.base(place)?;
         for step in &place.steps {
-            let mut index = self.value(step.index)?;
+            let mut index = match first.filter(|_| self.varies(step.index)) {
+                Some(first) => first,
+                None => self.value(step.index)?,
+            };
             // Of what is linear, all lanes are known to be in bounds.
             if self.is_uniform(step.index) {
                 index = self.limited(step, index)?;
@@ -240,8 +263,13 @@ impl Emitter<'_> {
         self.displaced(address, offset * width)
     }
 
-    fn load_vectors(&mut self, place: &Place, leaves: &[Leaf]) -> Result<Vec<Parts>> {
-        let address = self.first_address(place)?;
+    fn load_vectors(
+        &mut self,
+        place: &Place,
+        leaves: &[Leaf],
+        first: Option<ir::Value>,
+    ) -> Result<Vec<Parts>> {
+        let address = self.first_address(place, first)?;
         let mut loaded = Vec::with_capacity(leaves.len());
         for leaf in leaves {
             let ty = self.program.ty(leaf.value);
@@ -263,7 +291,7 @@ impl Emitter<'_> {
     }
 
     fn store_vectors(&mut self, place: &Place, leaves: &[Leaf]) -> Result<()> {
-        let address = self.first_address(place)?;
+        let address = self.first_address(place, None)?;
         let private = matches!(place.base, Base::Slot(_));
         for leaf in leaves {
             let ty = self.program.ty(leaf.value);

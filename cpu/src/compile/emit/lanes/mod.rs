@@ -8,6 +8,7 @@
 //!
 //! With one lane everything is uniform, and nothing of this room is used.
 
+mod clamped;
 mod flow;
 mod memory;
 mod operate;
