@@ -52,6 +52,7 @@ impl Launch {
             self.grid_checked = false;
         }
         if !self.grid_checked {
+            self.groups = self.whole_grid()?;
             self.check_grid()?;
             self.check_indirect()?;
         }

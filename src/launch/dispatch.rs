@@ -177,34 +177,25 @@ fn push_tile(queue: &mut Recorder<'_>, base: [u32; 3], counts: [u32; 3]) -> u32 
 impl Launch {
     /// The work-groups to dispatch, or the buffer with their number.
     pub(super) fn extents(&self) -> Result<Extents, LaunchError> {
-        let interface = self.kernel.interface();
-        let groups = |extent, in_invocations| {
-            let groups = Groups::new(
-                &interface.entry,
-                extent,
-                in_invocations,
-                interface.workgroup_size,
-                self.kernel
-                    .device
-                    .limits
-                    .max_compute_workgroups_per_dimension,
-            );
+        let groups = |groups: Groups| {
             let spill = self.kernel.shared.compiled.spill.as_ref();
-            groups.map(|groups| {
-                let part = (self.settings.system.as_ref()).and_then(|lent| lent.part);
-                let groups = part.map_or(groups, |part| groups.only(part));
-                Extents::Groups(match spill {
-                    Some(spill) => groups.within(scratch::groups(&self.kernel.device, spill)),
-                    None => groups,
-                })
+            let part = (self.settings.system.as_ref()).and_then(|lent| lent.part);
+            let groups = part.map_or(groups, |part| groups.only(part));
+            Extents::Groups(match spill {
+                Some(spill) => groups.within(scratch::groups(&self.kernel.device, spill)),
+                None => groups,
             })
         };
+        if let Some(known) = self.groups.filter(|_| self.grid_checked) {
+            return Ok(groups(known));
+        }
         match &self.grid {
             None => Err(LaunchError::NoGrid {
-                kernel: interface.entry.clone(),
+                kernel: self.kernel.interface().entry.clone(),
             }),
-            Some(Grid::Invocations(extent)) => groups(*extent, true),
-            Some(Grid::Workgroups(extent)) => groups(*extent, false),
+            Some(Grid::Invocations(_) | Grid::Workgroups(_)) => {
+                Ok(self.whole_grid()?.map_or(Extents::Elsewhere, groups))
+            }
             Some(Grid::IndirectElsewhere { .. }) => Ok(Extents::Elsewhere),
             Some(Grid::Indirect {
                 staging: Some(counts),
@@ -219,5 +210,18 @@ impl Launch {
                 ))
             }
         }
+    }
+
+    /// The work-groups of the whole grid, unless they are in a buffer.
+    pub(super) fn whole_grid(&self) -> Result<Option<Groups>, LaunchError> {
+        let (extent, in_invocations) = match &self.grid {
+            Some(Grid::Invocations(extent)) => (*extent, true),
+            Some(Grid::Workgroups(extent)) => (*extent, false),
+            _ => return Ok(None),
+        };
+        let interface = self.kernel.interface();
+        let limit = (self.kernel.device.limits).max_compute_workgroups_per_dimension;
+        let size = interface.workgroup_size;
+        Groups::new(&interface.entry, extent, in_invocations, size, limit).map(Some)
     }
 }

@@ -35,8 +35,8 @@ pub(super) fn bind(
     parts: &Parts<'_>,
     queue: &mut Recorder<'_>,
     places: &Places,
-    kept: Option<BoundGroups>,
-) -> Result<BoundGroups, LaunchError> {
+    kept: Option<Box<BoundGroups>>,
+) -> Result<Box<BoundGroups>, LaunchError> {
     let Variant {
         tiled,
         written,
@@ -56,12 +56,12 @@ pub(super) fn bind(
         ring: queue.uniform_buffer(),
         status: (to.kernel.compiled.report.is_some()).then(|| queue.status_buffer()),
     };
-    let mut bound = BoundGroups {
+    let mut bound = Box::new(BoundGroups {
         identity,
         groups: Vec::with_capacity(to.dispatches.built().groups.len()),
         held: 0,
         is_reusable: true,
-    };
+    });
     for plan in &to.dispatches.built().groups {
         let found = entries(to, parts, plan, places, &own);
         bound.is_reusable &= found.is_reusable;

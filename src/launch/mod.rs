@@ -52,7 +52,9 @@ pub struct Launch {
     checked: bool,
     /// The same for the grid.
     grid_checked: bool,
-    bound: Option<groups::BoundGroups>,
+    /// The work-groups of a checked grid, unless they are in a buffer.
+    groups: Option<grid::Groups>,
+    bound: Option<Box<groups::BoundGroups>>,
     /// The built-in bindings that the arguments ask for, but for the grid.
     variant: Variant,
     /// What the parts keep.
@@ -86,6 +88,7 @@ impl Kernel {
             mistake: None,
             checked: false,
             grid_checked: false,
+            groups: None,
             bound: None,
             variant: Variant::default(),
             settings: Settings::default(),

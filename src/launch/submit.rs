@@ -95,8 +95,8 @@ fn record(
     to: &Submission<'_>,
     parts: &mut Parts<'_>,
     queue: &mut Recorder<'_>,
-    kept: Option<BoundGroups>,
-) -> Result<(BoundGroups, Ending), Stop> {
+    kept: Option<Box<BoundGroups>>,
+) -> Result<(Box<BoundGroups>, Ending), Stop> {
     let inherits = parts.inherit(to).0;
     let outcome = (parts.follows() || !inherits.is_empty())
         .then(|| Outcome::new(Arc::clone(&to.kernel.name), inherits));

@@ -85,7 +85,12 @@ macro_rules! parts {
                 ground: &$life Ground,
             ) -> Result<(), Stop> {
                 let () = Self::ASCENDS;
-                $($(#[$cfg])? { self.$name = <$part>::acquire(launch, ground, self)?; })*
+                $($(#[$cfg])? {
+                    // Absent parts are not written: what was there before would have to be looked at, and dropped.
+                    if let Some(part) = <$part>::acquire(launch, ground, self)? {
+                        self.$name = Some(part);
+                    }
+                })*
                 Ok(())
             }
 

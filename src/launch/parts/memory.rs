@@ -48,14 +48,9 @@ pub(in crate::launch) struct Memory {
     pub(super) bound: Bound,
 }
 
-impl<'s> Part<'s> for Memory {
-    const RANK: Rank = Rank::HeapTurn;
-
-    fn acquire(
-        launch: &mut Launch,
-        _ground: &'s Ground,
-        earlier: &Parts<'s>,
-    ) -> Result<Option<Self>, Stop> {
+impl Memory {
+    /// The memory for a kernel that may follow pointers.
+    fn found(launch: &Launch, earlier: &Parts<'_>) -> Result<Option<Self>, Stop> {
         let heap = earlier.heap.as_ref();
         // Not anew: the arguments are followed to where they are now.
         let reach = heap.map_or_else(|| launch.reach(), |heap| heap.reach);
@@ -74,6 +69,22 @@ impl<'s> Part<'s> for Memory {
             (Reach::Arguments, _) => Some(launch.memory_of_arguments()?),
             _ => None,
         })
+    }
+}
+
+impl<'s> Part<'s> for Memory {
+    const RANK: Rank = Rank::HeapTurn;
+
+    #[inline]
+    fn acquire(
+        launch: &mut Launch,
+        _ground: &'s Ground,
+        earlier: &Parts<'s>,
+    ) -> Result<Option<Self>, Stop> {
+        match launch.kernel.shared.compiled.heap {
+            None => Ok(None),
+            Some(_) => Self::found(launch, earlier),
+        }
     }
 
     fn reserve(&self, _to: &Submission<'_>, queue: &Recorder<'_>) -> usize {
