@@ -60,6 +60,14 @@ impl Landing {
             Self::Staging(memory) => Some(memory.buffer()),
         }
     }
+
+    /// Whether the bytes get to `target` from there.
+    pub(super) fn is_in_reach_of(&self, target: &DeviceShared) -> bool {
+        match self {
+            Self::Slot(slot) => slot.seen_by(target).is_some(),
+            Self::Staging(_) => true,
+        }
+    }
 }
 
 /// Bytes sent and not fetched yet.
@@ -205,7 +213,7 @@ impl Root {
         has_sent
     }
 
-    /// Memory for bytes on the way that they take when they are fetched.
+    /// Memory for bytes on the way by which they are fetched.
     fn landing(
         &self,
         state: &State,

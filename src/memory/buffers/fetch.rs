@@ -89,7 +89,8 @@ impl Root {
         if !batch.is_closed() {
             owner.queue.lock(&owner).pass_on();
         }
-        if !batch.is_closed() || matches!(batch.submission(), Some(Err(_))) {
+        let is_coming = batch.is_closed() && !matches!(batch.submission(), Some(Err(_)));
+        if !is_coming || !landing.is_in_reach_of(device) {
             if let Some(copy) = state.copy(from) {
                 copy.take_back(vec![(landing, batch)]);
             }

@@ -162,6 +162,50 @@ fn bytes_that_have_come_begin_no_transfer() {
     }
 }
 
+/// Without memory in common, too, in staging memory that is used again; also where the batch that sends them is not
+/// submitted, or not over, when they are asked for.
+#[test]
+fn bytes_sent_ahead_through_the_host_come_behind_their_batch() {
+    let _alone = hooks::alone();
+    for (unseen, waits) in [(false, true), (true, true), (true, false)] {
+        for (_context, source, target) in pairs() {
+            let context = Context::with_backends(wgpu::Backends::VULKAN).unwrap();
+            let open = |kernels: &Kernels| {
+                let options = DeviceOptions {
+                    import_host_memory: false,
+                    ..DeviceOptions::default()
+                };
+                let name = kernels.device.name().to_owned();
+                Kernels::new(context.device_named_with(&name, options).unwrap())
+            };
+            let (source, target) = (open(&source), open(&target));
+            let _unhook = Unhook;
+            hooks::see_no_ends(unseen);
+            let mut expected: Vec<u32> = (0..300).collect();
+            let data = context.buffer_from(&expected).unwrap();
+            let seen = context.buffer_from(&vec![0xdead_beefu32; 300]).unwrap();
+            let mut made = 0;
+            for round in 0..8 {
+                let event = source.add(&data).unwrap();
+                let looked = target.copy(&data, &seen).unwrap();
+                (expected.iter_mut()).for_each(|value| *value = *value * 3 + 1);
+                if waits {
+                    event.wait_timeout(MINUTE).unwrap();
+                    looked.wait_timeout(MINUTE).unwrap();
+                    let was = std::mem::replace(
+                        &mut made,
+                        source.device.transfer_statistics().staging_made,
+                    );
+                    assert!(round < 4 || made == was, "round {round}: {was}, {made}");
+                }
+            }
+            assert_eq!(seen.read().unwrap(), expected);
+            let found = data.statistics();
+            assert!(found.fetched_ahead >= 5, "{found:?}");
+        }
+    }
+}
+
 /// Where the embedded adapter copies at once, few bytes go through the host without a thread.
 #[cfg(embedded)]
 #[test]

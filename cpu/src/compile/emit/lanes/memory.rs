@@ -2,7 +2,8 @@
 //!
 //! *How it works.* An access is *contiguous* if neighbouring lanes reach neighbouring words: it is one vector for each part
 //! if the whole of it is in bounds and, for stores, all lanes are active; otherwise it is done lane by lane, in the order
-//! of lanes, leaving out those that are not active. Private memory is interleaved: the words of all lanes with the same
+//! of lanes, leaving out those that are not active. Loads whose index has limits are contiguous where no lane meets one
+//! ([`clamped`](super::clamped)). Private memory is interleaved: the words of all lanes with the same
 //! offset lie side by side, so that the same index in all lanes is a contiguous access.
 //!
 //! ```text
