@@ -42,8 +42,6 @@ struct ReportState {
 
 /// Bytes copied at a time: little enough for the stack, and for the processor's first cache.
 const PIECE: usize = 16 << 10;
-/// Instead, where there are no more: to zero the larger piece takes longer than to copy these.
-const SMALL_PIECE: usize = 4 << 10;
 
 /// Where a mapping stands.
 #[derive(Debug, PartialEq, Eq)]
@@ -158,15 +156,7 @@ impl Mapping {
     ///
     /// # Errors
     /// [`Unreachable`], also behind some of the bytes.
-    pub(crate) fn take_copied(&self, read: impl FnMut(usize, &[u8])) -> Result<(), Unreachable> {
-        match self.range.end - self.range.start > SMALL_PIECE as u64 {
-            true => self.take_by::<PIECE>(read),
-            false => self.take_by::<SMALL_PIECE>(read),
-        }
-    }
-
-    #[inline(never)]
-    fn take_by<const PIECE: usize>(
+    pub(crate) fn take_copied(
         &self,
         mut read: impl FnMut(usize, &[u8]),
     ) -> Result<(), Unreachable> {

@@ -13,6 +13,12 @@ const COUNT: u32 = 128;
 /// An index in WGSL, of the invocation `i` and of two numbers that all have in common, and the same in Rust.
 type Form = (&'static str, fn(u32, u32, u32) -> u32);
 
+/// Which invocations take part, in WGSL and in Rust.
+type Guard = (&'static str, fn(u32) -> bool);
+
+const ALL: Guard = ("true", |_| true);
+const SOME: Guard = ("(i & 7u) != 3u", |i| i & 7 != 3);
+
 const FORMS: [Form; 10] = [
     ("min(i + a, b)", |i, a, b| i.wrapping_add(a).min(b)),
     ("min(b, i - a)", |i, a, b| i.wrapping_sub(a).min(b)),
@@ -70,11 +76,7 @@ fn words() -> Vec<u32> {
 
 /// Runs a form with all moves and limits at several numbers of lanes. Of `declarations`, `fill` and `memory`, which the form
 /// indexes; invocations that are not `active` store nothing.
-fn check((form, index): Form, [declarations, fill, memory]: [&str; 3], active: fn(u32) -> bool) {
-    let guard = match active(1) == active(3) {
-        true => "true",
-        false => "(i & 7u) != 3u",
-    };
+fn check((form, index): Form, [declarations, fill, memory]: [&str; 3], (guard, active): Guard) {
     let source = format!(
         "@group(0) @binding(0) var<storage, read_write> data: array<u32>;
          @group(0) @binding(1) var<storage> limits: array<u32, 2>;
@@ -128,22 +130,20 @@ const WORK_GROUP: [&str; 3] = [
 
 #[test]
 fn words_of_buffers_are_found_on_both_sides_of_a_limit() {
-    FORMS
-        .into_iter()
-        .for_each(|form| check(form, STORAGE, |_| true));
+    FORMS.into_iter().for_each(|form| check(form, STORAGE, ALL));
 }
 
 #[test]
 fn words_of_work_group_memory_are_found_on_both_sides_of_a_limit() {
     FORMS
         .into_iter()
-        .for_each(|form| check(form, WORK_GROUP, |_| true));
+        .for_each(|form| check(form, WORK_GROUP, ALL));
 }
 
 #[test]
 fn words_are_found_by_some_of_the_invocations() {
     for memory in [STORAGE, WORK_GROUP] {
-        check(FORMS[0], memory, |i| i & 7 != 3);
-        check(FORMS[4], memory, |i| i & 7 != 3);
+        check(FORMS[0], memory, SOME);
+        check(FORMS[4], memory, SOME);
     }
 }

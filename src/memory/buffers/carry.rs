@@ -1,8 +1,8 @@
 //! Carries plans out: copies from the places with the bytes to the place in want of the bytes.
 //!
-//! Copies out of a device are submitted at once, in front of the open batch unless that writes the bytes, and behind the
-//! batches that are closed; bytes that were sent ahead ([`ahead`](super::ahead)) need no copy out. Copies into a device are recorded in its open batch, which waits for bytes still on their way ([`Hop`]);
-//! earlier commands are submitted first, and so wait for nothing.
+//! Copies out of a device ([`fetch`](super::fetch)) are submitted at once, in front of the open batch unless that writes the
+//! bytes, and behind the batches that are closed. Copies into a device are recorded in its open batch, which waits for bytes
+//! still on their way ([`Hop`]); earlier commands are submitted first, and so wait for nothing.
 //!
 //! Copies out go first because two devices exchanging edges would otherwise each send the edge behind the *next* step,
 //! and work in turns.

@@ -17,10 +17,11 @@ use crate::compile::{
 /// Operations that are followed from an index to its linear parts; compiling takes at most so long for it.
 const MOST: u32 = 8;
 
-/// The first lane's value where no lane meets a limit, and whether that is so; `None` where there is no limit.
-struct First {
-    value: ir::Value,
-    holds: Option<ir::Value>,
+/// The first lane's value where no lane meets a limit.
+pub(super) struct First {
+    pub(super) value: ir::Value,
+    /// Whether no lane meets one, unless that is known
+    pub(super) holds: Option<ir::Value>,
 }
 
 impl Emitter<'_> {
@@ -60,23 +61,14 @@ impl Emitter<'_> {
         i32::try_from(reach).is_ok().then_some(reach)
     }
 
-    /// The first lane's index where no lane meets a limit, and whether that is so. The index has a
-    /// [stride](Self::stride_within_limits).
-    pub(super) fn first_within_limits(
-        &mut self,
-        index: Value,
-    ) -> Result<(ir::Value, Option<ir::Value>)> {
-        let First { value, holds } = self.first_within(index)?;
-        Ok((value, holds))
-    }
-
-    fn first_within(&mut self, value: Value) -> Result<First> {
+    /// The first lane's value of an index that has a [stride](Self::stride_within_limits).
+    pub(super) fn first_within_limits(&mut self, value: Value) -> Result<First> {
         let (op, a, b) = match self.program.values[value].op {
             _ if self.shape(value) != Shape::Varying => {
                 let value = self.value(value)?;
                 return Ok(First { value, holds: None });
             }
-            Op::Convert(_, a) => return self.first_within(a),
+            Op::Convert(_, a) => return self.first_within_limits(a),
             Op::Binary(op, a, b) => (op, a, b),
             // Has no stride.
             _ => return Err(super::internal(format!("{value} has no first lane"))),
@@ -88,7 +80,7 @@ impl Emitter<'_> {
                 _ => self.first_within_limit(op, a, b),
             };
         }
-        let (a, b) = (self.first_within(a)?, self.first_within(b)?);
+        let (a, b) = (self.first_within_limits(a)?, self.first_within_limits(b)?);
         Ok(First {
             value: match op {
                 Binary::Sub => self.b.ins().isub(a.value, b.value),
@@ -100,7 +92,10 @@ impl Emitter<'_> {
 
     fn first_within_limit(&mut self, op: Binary, grows: Value, limit: Value) -> Result<First> {
         let reach = (self.stride_within_limits(grows)).and_then(|stride| self.reach(stride));
-        let (grows, limit) = (self.first_within(grows)?, self.first_within(limit)?);
+        let (grows, limit) = (
+            self.first_within_limits(grows)?,
+            self.first_within_limits(limit)?,
+        );
         let (first, limited) = (grows.value, limit.value);
         let last = self.b.ins().iadd_imm_s(first, reach.unwrap_or(0));
         let (at_most, low, high) = match op {

@@ -13,7 +13,7 @@
 use cranelift_codegen::ir::{self, BlockArg, InstBuilder, condcodes::IntCC, types};
 use smallvec::SmallVec;
 
-use super::{PART, Parts, vector_flags, vector_type};
+use super::{PART, Parts, clamped::First, vector_flags, vector_type};
 use crate::compile::{
     abi::BoundResource,
     emit::{
@@ -41,9 +41,8 @@ struct Spread {
 /// How the lanes of a contiguous access find out whether it is one.
 enum Contiguous {
     Always,
-    If(ir::Value),
-    /// And the first lane's index, where the index varies as far as is known
-    IfFrom(ir::Value, ir::Value),
+    /// With the first lane's index, where the index varies as far as is known
+    If(ir::Value, Option<ir::Value>),
     Never,
 }
 
@@ -70,8 +69,7 @@ impl Emitter<'_> {
         let loaded = match contiguous {
             Contiguous::Always => self.load_vectors(place, leaves, None)?,
             Contiguous::Never => self.load_each(place, leaves, access)?,
-            Contiguous::If(holds) => self.load_if(holds, place, leaves, None)?,
-            Contiguous::IfFrom(holds, first) => self.load_if(holds, place, leaves, Some(first))?,
+            Contiguous::If(holds, first) => self.load_if(holds, place, leaves, first)?,
         };
         for (leaf, parts) in leaves.iter().zip(loaded) {
             self.set_vector(leaf.value, parts);
@@ -129,8 +127,8 @@ impl Emitter<'_> {
         };
         let slot = matches!(place.base, Base::Slot(_));
         let holds = match (contiguous, self.are_parted()) {
-            // Lanes that meet a limit store to one place, in the order of lanes.
-            (Contiguous::Never | Contiguous::IfFrom(..), _) => {
+            // Stores beside a limit are rare: all lanes that meet it store to one place.
+            (Contiguous::Never | Contiguous::If(_, Some(_)), _) => {
                 return self.store_each(place, leaves, access);
             }
             (Contiguous::Always, false) => return self.store_vectors(place, leaves),
@@ -140,8 +138,8 @@ impl Emitter<'_> {
                 let active = self.active();
                 self.all(&active)
             }
-            (Contiguous::If(holds), false) => holds,
-            (Contiguous::If(holds), true) => {
+            (Contiguous::If(holds, None), false) => holds,
+            (Contiguous::If(holds, None), true) => {
                 let active = self.active();
                 let all = self.all(&active);
                 self.b.ins().band(holds, all)
@@ -186,13 +184,13 @@ impl Emitter<'_> {
             let first = self.value(step.index)?;
             return self.whole_in_bounds(&step, first);
         }
-        let (first, holds) = self.first_within_limits(step.index)?;
-        let bounds = self.whole_in_bounds(&step, first)?;
+        let First { value, holds } = self.first_within_limits(step.index)?;
+        let bounds = self.whole_in_bounds(&step, value)?;
         Ok(match (bounds, holds) {
-            (Contiguous::If(within), Some(holds)) => {
-                Contiguous::IfFrom(self.b.ins().band(holds, within), first)
+            (Contiguous::If(within, _), Some(holds)) => {
+                Contiguous::If(self.b.ins().band(holds, within), Some(value))
             }
-            (Contiguous::Always, Some(holds)) => Contiguous::IfFrom(holds, first),
+            (Contiguous::Always, Some(holds)) => Contiguous::If(holds, Some(value)),
             _ => Contiguous::Never,
         })
     }
@@ -210,7 +208,7 @@ impl Emitter<'_> {
                 };
                 let limit = self.int32(limit);
                 let holds = (self.b.ins()).icmp(IntCC::UnsignedLessThanOrEqual, first, limit);
-                return Ok(Contiguous::If(holds));
+                return Ok(Contiguous::If(holds, None));
             }
             Count::Bound(at) => {
                 let entry = self.buffer(at)?;
@@ -222,7 +220,7 @@ impl Emitter<'_> {
         let enough = (self.b.ins()).icmp_imm_u(IntCC::UnsignedGreaterThanOrEqual, last, more);
         let limit = self.b.ins().iadd_imm_s(last, -more);
         let within = (self.b.ins()).icmp(IntCC::UnsignedLessThanOrEqual, first, limit);
-        Ok(Contiguous::If(self.b.ins().band(enough, within)))
+        Ok(Contiguous::If(self.b.ins().band(enough, within), None))
     }
 
     /// The address of the first lane, whose varying index is `first`.
