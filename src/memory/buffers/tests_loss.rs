@@ -162,23 +162,30 @@ fn bytes_that_have_come_begin_no_transfer() {
     }
 }
 
-/// Without memory in common, too, in staging memory that is used again; also where the batch that sends them is not
-/// submitted, or not over, when they are asked for.
+/// Pairs as of [`pairs`], of devices that have no memory in common.
+fn apart() -> Vec<(Context, Kernels, Kernels)> {
+    let open = |context: &Context, kernels: &Kernels| {
+        let options = DeviceOptions {
+            import_host_memory: false,
+            ..DeviceOptions::default()
+        };
+        let name = kernels.device.name();
+        Kernels::new(context.device_named_with(name, options).unwrap())
+    };
+    let apart = |(_, one, other): (Context, Kernels, Kernels)| {
+        let context = Context::with_backends(wgpu::Backends::VULKAN).unwrap();
+        let (one, other) = (open(&context, &one), open(&context, &other));
+        (context, one, other)
+    };
+    pairs().into_iter().map(apart).collect()
+}
+
+/// Without memory in common, too, in staging memory that is used again.
 #[test]
-fn bytes_sent_ahead_through_the_host_come_behind_their_batch() {
+fn bytes_are_sent_ahead_through_the_host() {
     let _alone = hooks::alone();
-    for (unseen, waits) in [(false, true), (true, true), (true, false)] {
-        for (_context, source, target) in pairs() {
-            let context = Context::with_backends(wgpu::Backends::VULKAN).unwrap();
-            let open = |kernels: &Kernels| {
-                let options = DeviceOptions {
-                    import_host_memory: false,
-                    ..DeviceOptions::default()
-                };
-                let name = kernels.device.name().to_owned();
-                Kernels::new(context.device_named_with(&name, options).unwrap())
-            };
-            let (source, target) = (open(&source), open(&target));
+    for unseen in [false, true] {
+        for (context, source, target) in apart() {
             let _unhook = Unhook;
             hooks::see_no_ends(unseen);
             let mut expected: Vec<u32> = (0..300).collect();
@@ -188,21 +195,56 @@ fn bytes_sent_ahead_through_the_host_come_behind_their_batch() {
             for round in 0..8 {
                 let event = source.add(&data).unwrap();
                 let looked = target.copy(&data, &seen).unwrap();
+                event.wait_timeout(MINUTE).unwrap();
+                looked.wait_timeout(MINUTE).unwrap();
                 (expected.iter_mut()).for_each(|value| *value = *value * 3 + 1);
-                if waits {
-                    event.wait_timeout(MINUTE).unwrap();
-                    looked.wait_timeout(MINUTE).unwrap();
-                    let was = std::mem::replace(
-                        &mut made,
-                        source.device.transfer_statistics().staging_made,
-                    );
-                    assert!(round < 4 || made == was, "round {round}: {was}, {made}");
-                }
+                let now = source.device.transfer_statistics().staging_made;
+                let was = std::mem::replace(&mut made, now);
+                assert!(round < 4 || made == was, "round {round}: {was}, {made}");
             }
             assert_eq!(seen.read().unwrap(), expected);
             let found = data.statistics();
             assert!(found.fetched_ahead >= 5, "{found:?}");
         }
+    }
+}
+
+/// Bytes are asked for whose batch waits for another device itself, and is not submitted.
+#[test]
+fn bytes_sent_ahead_through_the_host_come_behind_their_batch() {
+    let _alone = hooks::alone();
+    for (context, source, target) in apart() {
+        let mut expected: Vec<u32> = (0..300).collect();
+        let [data, back] = [(); 2].map(|()| context.buffer_from(&expected).unwrap());
+        let poison = vec![0xdead_beefu32; 300];
+        let [seen, seen_back] = [(); 2].map(|()| context.buffer_from(&poison).unwrap());
+        let waited = |event: Result<Event, LaunchError>| {
+            event.unwrap().wait_timeout(MINUTE).unwrap();
+        };
+        for _ in 0..4 {
+            waited(source.add(&data));
+            waited(target.copy(&data, &seen));
+            waited(target.add(&back));
+            waited(source.copy(&back, &seen_back));
+            (expected.iter_mut()).for_each(|value| *value = *value * 3 + 1);
+        }
+        waited(target.add(&back));
+        (expected.iter_mut()).for_each(|value| *value = *value * 3 + 1);
+        let before = data.statistics();
+        let (_unhook, has_begun, go) = hold_the_first();
+        let held = source.copy(&back, &seen_back).unwrap();
+        has_begun.recv_timeout(MINUTE).unwrap();
+        let made = source.add(&data).unwrap();
+        let looked = target.copy(&data, &seen).unwrap();
+        let batch = made.batch().unwrap();
+        assert!(batch.is_closed() && batch.submission().is_none());
+        assert_eq!(data.statistics().fetched_ahead, before.fetched_ahead + 1);
+        go.send(()).unwrap();
+        for event in [held, made, looked] {
+            waited(Ok(event));
+        }
+        assert_eq!(seen.read().unwrap(), expected);
+        assert_eq!(seen_back.read().unwrap(), expected);
     }
 }
 
