@@ -2,8 +2,7 @@
 //!
 //! *How it works.* An access is *contiguous* if neighbouring lanes reach neighbouring words: it is one vector for each part
 //! if the whole of it is in bounds and, for stores, all lanes are active; otherwise it is done lane by lane, in the order
-//! of lanes, leaving out those that are not active. Loads whose index has limits are contiguous where no lane meets one
-//! ([`clamped`](super::clamped)). Private memory is interleaved: the words of all lanes with the same
+//! of lanes, leaving out those that are not active ([`contiguous`](super::contiguous)). Private memory is interleaved: the words of all lanes with the same
 //! offset lie side by side, so that the same index in all lanes is a contiguous access.
 //!
 //! ```text
@@ -13,20 +12,18 @@
 use cranelift_codegen::ir::{self, BlockArg, InstBuilder, condcodes::IntCC, types};
 use smallvec::SmallVec;
 
-use super::{PART, Parts, clamped::First, vector_flags, vector_type};
+use super::{PART, Parts, contiguous::Contiguous, vector_flags, vector_type};
 use crate::compile::{
-    abi::BoundResource,
     emit::{
         Emitter,
         memory::{Address, is_atomic},
     },
     error::Result,
-    ir::{Access, Atomic, Base, Count, Leaf, Place, Step, Type},
-    passes::{range, uniform::Shape},
+    ir::{Access, Atomic, Base, Leaf, Place, Type},
 };
 
 /// Bytes of a word, the distance of neighbouring lanes.
-const WORD: u32 = 4;
+pub(super) const WORD: u32 = 4;
 
 /// Addresses of all lanes.
 struct Spread {
@@ -36,14 +33,6 @@ struct Spread {
     indices: SmallVec<[(Vec<ir::Value>, u32); 2]>,
     /// Bytes from a lane to the next, beside indices
     apart: u32,
-}
-
-/// How the lanes of a contiguous access find out whether it is one.
-enum Contiguous {
-    Always,
-    /// With the first lane's index, where the index varies as far as is known
-    If(ir::Value, Option<ir::Value>),
-    Never,
 }
 
 impl Emitter<'_> {
@@ -158,69 +147,6 @@ impl Emitter<'_> {
         self.b.ins().jump(end, &[]);
         self.b.switch_to_block(end);
         Ok(())
-    }
-
-    /// Whether neighbouring lanes reach neighbouring words.
-    fn contiguous(&mut self, place: &Place) -> Result<Contiguous> {
-        let mut varying = place
-            .steps
-            .iter()
-            .filter(|step| !self.is_uniform(step.index));
-        let (first, second) = (varying.next(), varying.next());
-        if let Base::Slot(_) = place.base {
-            return Ok(match first {
-                None => Contiguous::Always,
-                Some(_) => Contiguous::Never,
-            });
-        }
-        let (Some(&step), None) = (first, second) else {
-            return Ok(Contiguous::Never);
-        };
-        let stride = self.stride_within_limits(step.index);
-        if stride.and_then(|stride| stride.checked_mul(step.stride)) != Some(WORD) {
-            return Ok(Contiguous::Never);
-        }
-        if let Shape::Linear(_) = self.shape(step.index) {
-            let first = self.value(step.index)?;
-            return self.whole_in_bounds(&step, first);
-        }
-        let First { value, holds } = self.first_within_limits(step.index)?;
-        let bounds = self.whole_in_bounds(&step, value)?;
-        Ok(match (bounds, holds) {
-            (Contiguous::If(within, _), Some(holds)) => {
-                Contiguous::If(self.b.ins().band(holds, within), Some(value))
-            }
-            (Contiguous::Always, Some(holds)) => Contiguous::If(holds, Some(value)),
-            _ => Contiguous::Never,
-        })
-    }
-
-    /// Whether the indices of all lanes are in bounds, where they grow from lane to lane from this first one.
-    fn whole_in_bounds(&mut self, step: &Step, first: ir::Value) -> Result<Contiguous> {
-        let more = self.lanes.width - 1;
-        let last = match step.count {
-            Count::Fixed(count) => {
-                if range::greatest(self.program, step.index) < count {
-                    return Ok(Contiguous::Always);
-                }
-                let Some(limit) = (count - 1).checked_sub(more) else {
-                    return Ok(Contiguous::Never);
-                };
-                let limit = self.int32(limit);
-                let holds = (self.b.ins()).icmp(IntCC::UnsignedLessThanOrEqual, first, limit);
-                return Ok(Contiguous::If(holds, None));
-            }
-            Count::Bound(at) => {
-                let entry = self.buffer(at)?;
-                let field = std::mem::offset_of!(BoundResource, last);
-                self.buffer_field(entry, types::I32, field)
-            }
-        };
-        let more = i64::from(more);
-        let enough = (self.b.ins()).icmp_imm_u(IntCC::UnsignedGreaterThanOrEqual, last, more);
-        let limit = self.b.ins().iadd_imm_s(last, -more);
-        let within = (self.b.ins()).icmp(IntCC::UnsignedLessThanOrEqual, first, limit);
-        Ok(Contiguous::If(self.b.ins().band(enough, within), None))
     }
 
     /// The address of the first lane, whose varying index is `first`.

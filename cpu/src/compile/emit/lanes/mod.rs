@@ -9,6 +9,7 @@
 //! With one lane everything is uniform, and nothing of this room is used.
 
 mod clamped;
+mod contiguous;
 mod flow;
 mod memory;
 mod operate;
