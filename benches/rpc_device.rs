@@ -1,6 +1,6 @@
 //! Calls from threads of the host to functions that live on a device, on every adapter of the machine: how long one takes
 //! against a launch that is waited for, in raw wgpu; how many from 1 to 64 threads there are in the time of such a launch;
-//! the longest of 100,000 while leases end all the time, of which at least [`HAND_OVERS`] have to; what a launch takes that a
+//! how many 16 threads make that have several on their way each; the longest of 100,000 while leases end all the time, of which at least [`HAND_OVERS`] have to; what a launch takes that a
 //! busy server makes room for, against one on a device without a server; what a server costs that nobody calls; and how many
 //! calls several work-groups serve of 16 threads, of a function that takes no time, of one that takes whole work-groups some
 //! microseconds, and of that in batches.
@@ -11,14 +11,16 @@
 
 mod support;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use support::{Error, Raw, Rows, seconds, word};
 use tombolo::{
-    Constants, Context, Device, PersistentKernel, Program, device::ExecutionError,
-    server::DeviceFunction,
+    Constants, Context, Device, PersistentKernel, Program,
+    device::ExecutionError,
+    server::{CallError, DeviceFunction, PendingCall},
 };
 
 /// How often everything is measured.
@@ -26,6 +28,9 @@ const ROUNDS: usize = 9;
 
 /// Threads that call at once.
 const THREADS: [u32; 4] = [1, 4, 16, 64];
+
+/// Calls that each of 16 threads has on its way, and the ports of their server.
+const BEGUN: [(usize, usize); 2] = [(4, 64), (8, 128)];
 
 /// Work-groups of a server.
 const GROUPS: [usize; 3] = [1, 2, 8];
@@ -89,6 +94,15 @@ fn main() -> Result<(), Error> {
                     let goal = goal.filter(|_| threads == 1).map(f64::recip);
                     let row = format!("ratio calls_{threads}_in_a_launch/{name}");
                     most.note(round, row, goal, rate * launch);
+                }
+            }
+            if wanted("begun") {
+                for (depth, ports) in BEGUN {
+                    let rate = bench.calls_begun(depth, ports, 20_000)?;
+                    let row = format!("rate calls_16_threads_begun_{depth}_M/{name}");
+                    // Where the kernel has processors of its own.
+                    let goal = (depth == 8 && !bench.plain.capabilities().software).then_some(8.0);
+                    most.note(round, row, goal, rate / 1e6);
                 }
             }
             if wanted("groups") && round <= 3 {
@@ -187,6 +201,32 @@ impl Bench {
         rate(&function, 16, calls, |_| None)
     }
 
+    /// Calls in a second of 16 threads, each with so many on their way, to a server of its own with so many ports.
+    fn calls_begun(&self, depth: usize, ports: usize, calls: u32) -> Result<f64, Error> {
+        let program = Program::new("server.wgsl", SERVER)?;
+        let builder = PersistentKernel::builder(self.server.device(), &program);
+        let server = builder.handler("bump").ports(ports).start()?;
+        let bump: DeviceFunction<(u32,), u32> = server.function("bump")?;
+        bump.call(&(0,))?;
+        let calls_of = |thread: u32| {
+            let mut begun = VecDeque::with_capacity(depth);
+            let first = thread * calls;
+            for x in first..first + calls {
+                if begun.len() == depth
+                    && let Some((x, call)) = begun.pop_front()
+                {
+                    assert_eq!(PendingCall::wait(call)?, x + 1);
+                }
+                begun.push_back((x, bump.begin(&(x,))));
+            }
+            for (x, call) in begun {
+                assert_eq!(call.wait()?, x + 1);
+            }
+            Ok(())
+        };
+        rate_of(16, calls, calls_of)
+    }
+
     /// Seconds of a call.
     fn round_trip(&self) -> Result<f64, Error> {
         Ok(1.0 / self.calls(1, 40_000)?)
@@ -226,7 +266,7 @@ impl Bench {
                 while !done.load(Ordering::Relaxed) {
                     self.bump.call(&(1,))?;
                 }
-                Ok::<_, tombolo::server::CallError>(())
+                Ok::<_, CallError>(())
             });
             let beside = launches(self.server.device());
             done.store(true, Ordering::Relaxed);
@@ -302,20 +342,27 @@ fn rate(
     calls: u32,
     expected: impl Fn(u32) -> Option<u32> + Sync,
 ) -> Result<f64, Error> {
-    let expected = &expected;
+    rate_of(threads, calls, |thread| {
+        (0..calls).try_for_each(|i| {
+            let x = thread * calls + i;
+            let result = function.call(&(x,))?;
+            assert_eq!(result, expected(x).unwrap_or(result));
+            Ok(())
+        })
+    })
+}
+
+/// Calls in a second, of so many threads, each of which makes so many calls, by its number.
+fn rate_of(
+    threads: u32,
+    calls: u32,
+    calls_of: impl Fn(u32) -> Result<(), CallError> + Sync,
+) -> Result<f64, Error> {
+    let calls_of = &calls_of;
     let time = seconds(|| {
         std::thread::scope(|scope| {
             let workers: Vec<_> = (0..threads)
-                .map(|thread| {
-                    scope.spawn(move || {
-                        (0..calls).try_for_each(|i| {
-                            let x = thread * calls + i;
-                            let result = function.call(&(x,))?;
-                            assert_eq!(result, expected(x).unwrap_or(result));
-                            Ok::<_, tombolo::server::CallError>(())
-                        })
-                    })
-                })
+                .map(|thread| scope.spawn(move || calls_of(thread)))
                 .collect();
             for worker in workers {
                 worker.join().map_err(|_| "a caller panicked")??;

@@ -55,14 +55,14 @@ fn tombolo_server_next(granted: u32, most: u32) {
             }
             let port = tombolo_server_port;
             $at$
-            let request = atomicLoad(&tombolo_server[$requests$u + at]);
+            let request = atomicLoad(&tombolo_server[$requests$u + at * $mailbox_stride$u]);
             if request != atomicLoad(&tombolo_server[$locks$u + at]) {
                 tombolo_server_fence();
                 found = tombolo_server_take(
                     $arguments$u + at * $stride$u,
                     $results$u + at * $stride$u,
                     $locks$u + at,
-                    $replies$u + at,
+                    $replies$u + at * $mailbox_stride$u,
                     request,
                 );
                 $found_first$

@@ -16,7 +16,7 @@ fn tombolo_server_joins(at: u32, request: u32, wanted: u32, length: u32) -> bool
     let arguments = $arguments$u + at * $stride$u;
     let results = $results$u + at * $stride$u;
     let taken = $locks$u + at;
-    let reply = $replies$u + at;
+    let reply = $replies$u + at * $mailbox_stride$u;
     let posted = atomicLoad(&tombolo_server[arguments]);
     if posted != wanted || atomicLoad(&tombolo_server[arguments + 1u]) != length {
         return false;
@@ -47,7 +47,7 @@ fn tombolo_server_gather(lane: u32, wanted: u32, length: u32, most: u32) {
             break;
         }
         let at = $gather_at$;
-        let request = atomicLoad(&tombolo_server[$requests$u + at]);
+        let request = atomicLoad(&tombolo_server[$requests$u + at * $mailbox_stride$u]);
         if request != atomicLoad(&tombolo_server[$locks$u + at]) {
             tombolo_server_fence();
             if tombolo_server_joins(at, request, wanted, length) {

@@ -5,6 +5,7 @@ $failed_word$
 fn tombolo_server_answer(arguments: u32, results: u32, taken: u32, reply: u32, request: u32) {
     let posted = atomicLoad(&tombolo_server[arguments]);
     let length = atomicLoad(&tombolo_server[arguments + 1u]);
+    $arguments_ahead$
     // Taken from here on: should the lease end in between, nobody serves it again.
     $take$
     $at_withdrawal$
@@ -44,23 +45,16 @@ fn tombolo_server_main(@builtin(local_invocation_index) lane: u32) {
     let granted = atomicLoad(&tombolo_server[$granted$u]);
     let most = atomicLoad(&tombolo_server[$most$u]);
 $start$
-    // Before the first look at anything else: whatever changes later rings later.
-    var seen = atomicLoad(&tombolo_server[$bell$u]);
+$first_bell$
 $first_posts$
     tombolo_server_fence();
     // Who is asked to leave before he has come looks at all ports once.
     var leaving = atomicLoad(&tombolo_server[$yield$u]) != granted;
-    var single = false;
     loop {
+        $asked$
         var port = lane;
         var end = $visits$;
-        if single {
-            // One call was posted since the last look, and the bell tells where. (Counts are compared by themselves: the port
-            // below would borrow from their difference.)
-            let hint = $hint$;
-            port = select(end, hint, hint % $lanes$u == lane);
-            end = min(end, hint + 1u);
-        }
+$at_hint$
 $only_kernels$
         $offset$
         $urgent_begins$
@@ -70,14 +64,14 @@ $only_kernels$
                 break;
             }
             $at$
-            let request = atomicLoad(&tombolo_server[$requests$u + at]);
+            let request = atomicLoad(&tombolo_server[$requests$u + at * $mailbox_stride$u]);
             if tombolo_server_fault == 0u && request != atomicLoad(&tombolo_server[$locks$u + at]) {
                 tombolo_server_fence();
                 tombolo_server_answer(
                     $arguments$u + at * $stride$u,
                     $results$u + at * $stride$u,
                     $locks$u + at,
-                    $replies$u + at,
+                    $replies$u + at * $mailbox_stride$u,
                     request,
                 );
                 $urgent_looks$
@@ -89,12 +83,7 @@ $kernels$
         if leaving || tombolo_server_fault != 0u {
             break;
         }
-        var bell = seen;
-$wait$
-        leaving = tombolo_server_turns >= most || atomicLoad(&tombolo_server[$yield$u]) != granted $or_failed$;
-        single = $single$ && !leaving && (((bell >> 16u) - (seen >> 16u)) & 0xffffu) == 1u;
-$known_posts$
-        seen = bell;
+$waits$
         // This turn, and the last ones of the two loops inside, which only end them.
         tombolo_server_turns += 3u;
     }

@@ -31,4 +31,4 @@ mod settle;
 #[path = "../../src/persistent/tests_bytes.rs"]
 mod hostile;
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| hostile::drive(bytes, &hostile::Split::new()));
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| hostile::drive(bytes, &hostile::Split::new(bytes.len().is_multiple_of(2))));

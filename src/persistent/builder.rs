@@ -169,7 +169,7 @@ impl PersistentKernelBuilder {
     }
 
     /// Sets how many invocations serve calls side by side (1 to 64), each with ports of its own. Default: 1 where a
-    /// processor runs kernels, whose invocations take turns anyway, and 32 elsewhere. Adapters with a loop budget have
+    /// processor runs kernels, whose invocations take turns anyway, 64 where the device has memory of its own, and 32 elsewhere. Adapters with a loop budget have
     /// 1: a group of lanes shares the budget, and no lane knows what the others have taken. With 1, and one work-group, no call
     /// of a thread runs beside another one. In slices it means nothing: all calls of a slice run beside each other.
     pub fn lanes(mut self, lanes: usize) -> Self {

@@ -101,9 +101,9 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
         packer: &Packer,
         results: &mut impl Extend<Result<R, CallError>>,
     ) {
-        let core = &self.core;
-        let client = PortClient::new(core, &self.handler);
-        let packed = match packer.packed(core, self.handler.opcode()) {
+        let core = &self.callee().core;
+        let client = PortClient::new(core, &self.callee().handler);
+        let packed = match packer.packed(core, self.callee().handler.opcode()) {
             Ok(packed) => packed,
             Err(error) => {
                 let lease = core.leases.load(Ordering::Relaxed).wrapping_add(1);
@@ -112,7 +112,7 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
                     error: Arc::new(error),
                 };
                 let error = CallError::Server {
-                    handler: self.handler.signature.name.clone(),
+                    handler: self.callee().handler.signature.name.clone(),
                     failure: Arc::new(failure),
                 };
                 results.extend(std::iter::repeat_n(error, arguments.len()).map(Err));

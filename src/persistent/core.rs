@@ -53,6 +53,7 @@ pub(super) struct Core {
     interrupts: Interrupts,
     /// The batch of the lease on its way.
     batch: Mutex<Option<Arc<Batch>>>,
+    /// Calls posted so far, where the ports are the host's alone: elsewhere nobody asks, and all callers would write one word.
     pub posted: AtomicU64,
     pub leases: AtomicU32,
     /// The last lease that is over, with its error.
@@ -287,8 +288,10 @@ impl Core {
 
     /// Tells the server of so many posted calls, the last at `port`.
     pub fn rung(&self, port: usize, posts: usize) {
-        // Whoever sees the count sees the calls.
-        self.posted.fetch_add(posts as u64, Ordering::Release);
+        if self.frame.is_sliced() {
+            // Whoever sees the count sees the calls.
+            self.posted.fetch_add(posts as u64, Ordering::Release);
+        }
         if !self.is_sliced() {
             self.frame.ring(port, posts);
         }

@@ -10,7 +10,7 @@
 //!
 //! The clients' locks are not in there: threads of the host keep the locks to themselves. In place of locks the kernel
 //! notes the calls taken. Devices with memory of their own get two copies of each: the host's writes lie where the
-//! kernel polls, and the kernel's writes where the host polls. Without live memory the ports are the host's alone, and
+//! kernel polls, and the kernel's writes where the host polls; and their mailboxes lie in the packets. Without live memory the ports are the host's alone, and
 //! calls are taken out in the kernel's place ([`super::sliced`]).
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
@@ -33,16 +33,25 @@ enum Memory {
     Block(Block),
 }
 
+/// What the host keeps to itself of a port, in a line of its own: each is written with every call.
+#[derive(Default)]
+#[repr(align(64))]
+struct Own {
+    lock: AtomicU32,
+    /// The last post, since a window over the bus is slow to read.
+    request: AtomicU32,
+}
+
 /// The words of one server.
 pub(super) struct Frame {
     memory: Memory,
     layout: PortLayout,
     lanes: usize,
-    locks: Box<[AtomicU32]>,
-    /// The last post at each port, since a window over the bus is slow to read.
-    requests: Box<[AtomicU32]>,
+    own: Box<[Own]>,
     /// Rings of the bell, where the host cannot count in the memory itself.
     rings: AtomicU32,
+    /// The kernel looks at all ports all the time, and at no bell.
+    is_polled: bool,
 }
 
 impl Frame {
@@ -50,6 +59,7 @@ impl Frame {
         let places = places(layout, lanes);
         let bytes = (places.beat + lanes.next_multiple_of(LINE)) as u64 * 4;
         let memory = PortMemory::on_device(device, bytes, "tombolo server", "tombolo answers")?;
+        debug_assert_eq!(memory.is_split(), layout.in_packets);
         Ok(Self::of(Memory::Ports(memory), layout, lanes))
     }
 
@@ -67,10 +77,15 @@ impl Frame {
             memory,
             layout,
             lanes,
-            locks: (0..layout.ports).map(|_| AtomicU32::new(0)).collect(),
-            requests: (0..layout.ports).map(|_| AtomicU32::new(0)).collect(),
+            own: (0..layout.ports).map(|_| Own::default()).collect(),
             rings: AtomicU32::new(0),
+            is_polled: false,
         }
+    }
+
+    /// The same for a kernel that looks at all ports all the time, and at no bell.
+    pub fn polled(self, is_polled: bool) -> Self {
+        Self { is_polled, ..self }
     }
 
     /// Ports that kernels of so many other devices see, too.
@@ -147,15 +162,18 @@ impl Frame {
     }
 
     fn request_at(&self, index: usize) -> Option<&AtomicU32> {
-        (self.requests).get(index.checked_sub(self.layout.request(0))?)
+        (self.own.get(self.layout.port_of_request(index)?)).map(|own| &own.request)
     }
 
     fn lock_at(&self, index: usize) -> Option<&AtomicU32> {
-        self.locks.get(index.checked_sub(self.layout.lock(0))?)
+        (self.own.get(index.checked_sub(self.layout.lock(0))?)).map(|own| &own.lock)
     }
 
     /// Tells the kernel of `posts` calls, one of which is at `port`.
     pub fn ring(&self, port: usize, posts: usize) {
+        if self.is_polled {
+            return;
+        }
         let place = self.places().bell;
         let Some(bell) = self.down().get(place) else {
             return;
@@ -332,6 +350,7 @@ pub(super) fn places(layout: PortLayout, lanes: usize) -> Places {
     Places {
         ports: layout.ports,
         stride: layout.arguments(1) - layout.arguments(0),
+        mailbox_stride: layout.mailbox_stride(),
         locks: layout.lock(0),
         requests: layout.request(0),
         arguments: layout.arguments(0),

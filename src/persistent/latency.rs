@@ -15,7 +15,7 @@ const LAST: u32 = 37;
 const PARTS: u32 = 4;
 const BUCKETS: usize = 1 + ((LAST - FIRST) * PARTS) as usize;
 /// Stripes that threads share.
-const STRIPES: usize = 8;
+const STRIPES: usize = 16;
 
 /// The bucket of so many nanoseconds.
 fn bucket(nanoseconds: u64) -> usize {

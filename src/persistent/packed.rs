@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(twice.call_all(&[(1,)]).unwrap(), [2]);
         // Another thread compiles the other kernel, for as long as needed.
         let packer = server.core.packer.as_ref().unwrap();
-        let opcode = next.handler.opcode();
+        let opcode = next.callee().handler.opcode();
         let place = Arc::clone(lock(&packer.kernels).entry(opcode).or_default());
         let compiling = lock(&place);
         let (sender, receiver) = mpsc::channel();

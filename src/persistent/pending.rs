@@ -12,15 +12,13 @@ use std::time::Duration;
 use futures::Stream;
 use futures::stream::poll_fn;
 
-use super::core::Core;
 use super::error::CallError;
-use super::function::DeviceFunction;
+use super::function::{Callee, DeviceFunction, FEW, room};
 use super::port_client::{Deadline, PendingVerification, PortClient};
 use super::signature::{CallArguments, CallResult, take};
 use super::urgent::Priority;
 use super::waker_thread::wake_after;
 use crate::clock::Instant;
-use crate::kernel::server::HandlerDeclaration;
 use crate::rpc::port::client::Posted;
 
 /// Looks of a poll before the poll wakes its own task: a call takes about as long.
@@ -33,8 +31,7 @@ const LOOKS: u32 = 128;
 /// ([`PendingCall::cancel`]).
 #[must_use = "the answer of a call that is dropped is lost"]
 pub struct PendingCall<R> {
-    core: Arc<Core>,
-    handler: Arc<HandlerDeclaration>,
+    callee: Arc<Callee>,
     state: State,
     verification: PendingVerification,
     begun: Instant,
@@ -80,6 +77,12 @@ impl Drop for Queued {
     }
 }
 
+impl<R> PendingCall<R> {
+    fn client(&self) -> PortClient<'_> {
+        self.callee.client(self.priority)
+    }
+}
+
 impl<R: CallResult> PendingCall<R> {
     fn words() -> usize {
         size_of::<R>().div_ceil(4)
@@ -103,18 +106,18 @@ impl<R: CallResult> PendingCall<R> {
 
     fn wait_until(mut self, timeout: Option<Duration>) -> Result<R, CallError> {
         let deadline = Deadline::after(timeout);
-        let core = Arc::clone(&self.core);
-        let handler = Arc::clone(&self.handler);
-        let client = PortClient::new(&core, &handler).at(self.priority);
-        let posted = match std::mem::replace(&mut self.state, State::Over(None)) {
+        let state = std::mem::replace(&mut self.state, State::Over(None));
+        let client = self.client();
+        let posted = match state {
             State::Wanted(arguments, _queued) => client.post(&arguments, deadline)?,
             State::Posted(posted) => posted,
             State::Over(error) => return Err(self.over(error)),
         };
-        let mut results = vec![0; Self::words()];
-        client.wait(posted, &mut results, deadline)?;
-        self.count();
-        Ok(take(&results))
+        let (mut few, mut many) = ([0; FEW], Vec::new());
+        let results = room(Self::words(), &mut few, &mut many);
+        client.wait(posted, results, deadline)?;
+        self.count(posted);
+        Ok(take(results))
     }
 
     /// Takes the call back: if it was not begun it never is, and fails with [`CallError::Withdrawn`]; if it was, its handler
@@ -122,32 +125,32 @@ impl<R: CallResult> PendingCall<R> {
     /// does. The outcome is waited for as before, by [`PendingCall::wait`] or `.await`. To cancel twice does nothing.
     pub fn cancel(&mut self) {
         match &self.state {
-            State::Posted(posted) => PortClient::new(&self.core, &self.handler).withdraw(*posted),
+            State::Posted(posted) => self.client().withdraw(*posted),
             State::Wanted(..) => {
-                let handler = self.handler.signature.name.clone();
+                let handler = self.callee.handler.signature.name.clone();
                 self.state = State::Over(Some(CallError::Withdrawn { handler }));
             }
             State::Over(_) => {}
         }
     }
 
-    /// Counts an answered call.
-    fn count(&self) {
-        (self.core.counters.call_latency).record(self.begun.elapsed());
+    /// Counts an answered call, whose port is the next one that this thread looks at.
+    fn count(&self, posted: Posted) {
+        PortClient::prefer(posted.port);
+        (self.callee.core.counters.call_latency).record(self.begun.elapsed());
     }
 
     fn over(&self, error: Option<CallError>) -> CallError {
         // A future polled again after its end.
         error.unwrap_or_else(|| CallError::Stopped {
-            handler: self.handler.signature.name.clone(),
+            handler: self.callee.handler.signature.name.clone(),
         })
     }
 
     /// Looks for a port once more, if the call has none; `false` if it has none yet.
     fn try_begin(&mut self) -> bool {
         if let State::Wanted(arguments, _) = &self.state {
-            let client = PortClient::new(&self.core, &self.handler).at(self.priority);
-            match client.try_post(arguments) {
+            match self.client().try_post(arguments) {
                 Ok(Some(posted)) => self.state = State::Posted(posted),
                 Ok(None) => return false,
                 Err(error) => self.state = State::Over(Some(error)),
@@ -159,7 +162,7 @@ impl<R: CallResult> PendingCall<R> {
     /// The result, if it is there.
     fn try_end(&mut self) -> Option<Result<R, CallError>> {
         self.try_begin();
-        let client = PortClient::new(&self.core, &self.handler).at(self.priority);
+        let client = self.callee.client(self.priority);
         let posted = match &mut self.state {
             State::Posted(posted) => *posted,
             State::Wanted(..) => return client.hindrance().map(Err),
@@ -173,7 +176,7 @@ impl<R: CallResult> PendingCall<R> {
         let mut results = vec![0; Self::words()];
         let ended = match (client.try_take(posted, &mut results), loss) {
             (Some(judged), _) => judged.map(|()| {
-                self.count();
+                self.count(posted);
                 take(&results)
             }),
             (None, _) if whole => Err(client.garbled(posted)),
@@ -191,7 +194,7 @@ impl<R: CallResult> PendingCall<R> {
 impl<R> Drop for PendingCall<R> {
     fn drop(&mut self) {
         if let State::Posted(posted) = self.state {
-            PortClient::new(&self.core, &self.handler).leave(posted);
+            self.client().leave(posted);
         }
     }
 }
@@ -211,7 +214,7 @@ impl<R: CallResult> Future for PendingCall<R> {
             State::Posted(posted) => Some(*posted),
             State::Wanted(..) | State::Over(_) => None,
         };
-        wake_after(&this.core, posted, context.waker());
+        wake_after(&this.callee.core, posted, context.waker());
         Poll::Pending
     }
 }
@@ -221,21 +224,21 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
     /// calls begun later by the same thread. A posted call keeps its port until awaited or dropped: a caller beginning
     /// more calls than there are ports waits for the calls in order, or for all at once.
     pub fn begin(&self, arguments: &A) -> PendingCall<R> {
-        let mut words = vec![0; A::words()];
-        arguments.put(&mut words);
-        let client = PortClient::new(&self.core, &self.handler).at(self.priority);
+        let (mut few, mut many) = ([0; FEW], Vec::new());
+        let words = room(A::words(), &mut few, &mut many);
+        arguments.put(words);
+        let client = self.client();
         let posted = match Queued::is_any() {
             true => client.refusal().map_or(Ok(None), Err),
-            false => client.try_post(&words),
+            false => client.try_post(words),
         };
         let state = match posted {
             Ok(Some(posted)) => State::Posted(posted),
-            Ok(None) => State::Wanted(words, Queued::one()),
+            Ok(None) => State::Wanted(words.to_vec(), Queued::one()),
             Err(error) => State::Over(Some(error)),
         };
         PendingCall {
-            core: Arc::clone(&self.core),
-            handler: Arc::clone(&self.handler),
+            callee: Arc::clone(self.callee()),
             state,
             verification: PendingVerification::default(),
             begun: Instant::now(),
@@ -271,10 +274,10 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
     }
 
     fn call_each(&self, arguments: &[A], results: &mut impl Extend<Result<R, CallError>>) {
-        if let Some(packer) = &self.core.packer {
+        if let Some(packer) = &self.callee().core.packer {
             return self.call_in_slices(arguments, packer, results);
         }
-        let client = PortClient::new(&self.core, &self.handler).at(self.priority);
+        let client = self.client();
         let mut words = vec![0; A::words()];
         let mut answer = vec![0; size_of::<R>().div_ceil(4)];
         let mut on_their_way = VecDeque::new();
@@ -282,7 +285,7 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
         let deadline = Deadline::after(None);
         loop {
             // Half of the window is posted at a time, while the other half is served.
-            let most = (self.core.frame.layout().ports / 2).max(1);
+            let most = (self.callee().core.frame.layout().ports / 2).max(1);
             let (mut posts, mut last) = (0, 0);
             while posts < most && client.refusal().is_none() {
                 let Some(next) = rest.peek() else {
@@ -297,7 +300,7 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
                 rest.next();
             }
             if posts > 0 {
-                self.core.rung(last, posts);
+                self.callee().core.rung(last, posts);
             }
             let half = on_their_way.len().saturating_sub(most).max(1);
             for posted in on_their_way.drain(..half.min(on_their_way.len())) {
@@ -407,7 +410,7 @@ impl<A: CallArguments, R: CallResult, I: Iterator<Item = A>> CallSequence<A, R, 
 impl<R> std::fmt::Debug for PendingCall<R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("PendingCall")
-            .field(&self.handler.signature.text())
+            .field(&self.callee.handler.signature.text())
             .finish()
     }
 }

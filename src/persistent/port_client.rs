@@ -29,6 +29,9 @@ const WITHDRAWN: u32 = CallStatus::Busy.code();
 const LOOKS: u32 = 20_000;
 /// Between two looks at what has become of the server.
 const ROUND: u32 = 64;
+/// Looks of a caller across a bus before it asks whether it may go on looking, which is a word that all callers write: most calls
+/// are answered by then.
+const UNASKED: u32 = 2 * ROUND;
 /// The longest sleep of a caller with a slice on its way, woken by the answer.
 const LANDING: Duration = Duration::from_millis(20);
 
@@ -159,10 +162,23 @@ impl<'c> PortClient<'c> {
             Priority::Ordinary => urgent..frame.layout().ports,
             Priority::Urgent => 0..urgent,
         };
-        let first = || ports.start + first_port(NUMBER.with(|&number| number), ports.len());
+        let first = || ports.start + first_port(Self::thread(), ports.len());
         let start = LAST.get().filter(|last| ports.contains(last));
         let start = start.unwrap_or_else(first);
         Client::within(frame, frame.layout(), ports, start)
+    }
+
+    /// The number of this thread among those that call.
+    pub fn thread() -> usize {
+        // At the very end of a thread any will do.
+        NUMBER.try_with(|&number| number).unwrap_or(0)
+    }
+
+    /// Has this thread look at a port first, which it has just given back: threads with several calls on their way keep to the
+    /// same ports, instead of looking at those of others.
+    pub fn prefer(port: usize) {
+        // At the very end of a thread there is nothing to remember.
+        let _ = LAST.try_with(|last| last.set(Some(port)));
     }
 
     /// Posts a call, if a port is free.
@@ -336,11 +352,17 @@ impl<'c> PortClient<'c> {
     ) -> Result<(), CallError> {
         let client = self.client();
         // Calls in slices take their time, and a spinning caller would take the processor from the relay.
-        let mut spinner = Spinner::take(self.core).filter(|_| !self.core.is_sliced());
+        let spins = !self.core.is_sliced();
+        let is_far = self.core.frame.is_sealed();
+        let unasked = if is_far { UNASKED } else { 0 };
+        let mut spinner = None;
         let mut looks = 0u32;
         let mut pace = Pace::asleep();
         let mut verification = PendingVerification::default();
         loop {
+            if spins && looks == unasked {
+                spinner = Spinner::take(self.core);
+            }
             // Before the look: what has no answer then gets none.
             let loss = self.loss();
             let whole = self.is_whole(&mut verification, posted);
@@ -362,7 +384,8 @@ impl<'c> PortClient<'c> {
             };
             let left = left.inspect_err(|_| client.leave(posted))?;
             looks += ROUND;
-            if spinner.is_none() || looks > LOOKS {
+            let may_look = spinner.is_some() || spins && looks <= unasked;
+            if !may_look || looks > LOOKS {
                 spinner = None;
                 self.rest(&mut pace, landed, left);
             }

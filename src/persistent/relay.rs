@@ -355,7 +355,6 @@ impl Relay {
         let core = &Arc::clone(&self.core);
         let policy = core.policy;
         let begun = Instant::now();
-        let mut posted = core.posted.load(Ordering::Relaxed);
         let mut asked: Option<Instant> = None;
         let mut own = None;
         let mut beats = core.frame.beats();
@@ -378,10 +377,9 @@ impl Relay {
                 Err(WaitError::Deadline) => {}
             }
             let now = Instant::now();
-            let posts = core.posted.load(Ordering::Relaxed);
             let calls = core.frame.beats();
-            if posts != posted || calls != served {
-                (posted, served, self.called) = (posts, calls, now);
+            if calls != served {
+                (served, self.called) = (calls, now);
             }
             if core.interrupts() == granted {
                 own = if core.stage() != Stage::Running {

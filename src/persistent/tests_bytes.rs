@@ -18,6 +18,7 @@ const POISON: u32 = 0xDEAD_BEEF;
 
 /// A server's memory, from both sides.
 pub(crate) trait Memory: ClientWords + Calls {
+    fn layout(&self) -> PortLayout;
     /// A word as the device finds it.
     fn read(&self, index: usize) -> u32;
     /// Of the device.
@@ -27,13 +28,14 @@ pub(crate) trait Memory: ClientWords + Calls {
 }
 
 /// The ports that are driven.
-pub(crate) fn layout() -> PortLayout {
+fn layout() -> PortLayout {
     PortLayout::new(PORTS, PAYLOAD)
 }
 
 /// Two memories across a bus, in which answers are sealed. Does what the frame of a server does where a device has memory
 /// of its own.
 pub(crate) struct Split {
+    layout: PortLayout,
     down: Arc<HostWords>,
     up: Arc<HostWords>,
     locks: [AtomicU32; PORTS],
@@ -41,9 +43,15 @@ pub(crate) struct Split {
 }
 
 impl Split {
-    pub(crate) fn new() -> Self {
-        let words = layout().words() + 16;
+    /// `in_packets`: with the mailboxes in the packets, as servers on such devices have them.
+    pub(crate) fn new(in_packets: bool) -> Self {
+        let layout = match in_packets {
+            true => layout().in_packets(),
+            false => layout(),
+        };
+        let words = layout.words() + 16;
         Self {
+            layout,
             down: host_words(words),
             up: host_words(words),
             locks: Default::default(),
@@ -53,13 +61,13 @@ impl Split {
 
     /// What the host keeps to itself.
     fn own(&self, index: usize) -> Option<&AtomicU32> {
-        let at = |first: usize| index.checked_sub(first);
-        let lock = at(layout().lock(0)).and_then(|port| self.locks.get(port));
-        lock.or_else(|| self.requests.get(at(layout().request(0))?))
+        let at = index.checked_sub(self.layout.lock(0));
+        let lock = at.and_then(|port| self.locks.get(port));
+        lock.or_else(|| self.requests.get(self.layout.port_of_request(index)?))
     }
 
     fn memory(&self, index: usize) -> &HostWords {
-        match layout().servers().contains(&index) {
+        match self.layout.servers().contains(&index) {
             true => &self.up,
             false => &self.down,
         }
@@ -98,19 +106,19 @@ impl Calls for Split {
     }
 
     fn request(&self, port: usize) -> u32 {
-        self.load(layout().request(port))
+        self.load(self.layout.request(port))
     }
 
     fn reply(&self, port: usize) -> u32 {
-        self.load(layout().reply(port))
+        self.load(self.layout.reply(port))
     }
 
     fn taken(&self, port: usize) -> u32 {
-        self.down.load(layout().lock(port))
+        self.down.load(self.layout.lock(port))
     }
 
     fn take(&self, port: usize, request: u32) {
-        self.down.store(layout().lock(port), request);
+        self.down.store(self.layout.lock(port), request);
     }
 
     fn answer(&self, port: usize, request: u32, head: [u32; 2]) {
@@ -119,6 +127,10 @@ impl Calls for Split {
 }
 
 impl Memory for Split {
+    fn layout(&self) -> PortLayout {
+        self.layout
+    }
+
     fn read(&self, index: usize) -> u32 {
         self.memory(index).load(index)
     }
@@ -132,7 +144,7 @@ impl Memory for Split {
 
 /// Writes an answer as an honest device does: the two words in front, and results.
 fn answer(memory: &impl Memory, port: usize, request: u32, words: &[u32]) {
-    let (layout, (head, results)) = (layout(), words.split_at(2));
+    let (layout, (head, results)) = (memory.layout(), words.split_at(2));
     let at = layout.results(port);
     for (place, &word) in [at, at + 1].into_iter().zip(head) {
         memory.write(place, word);
@@ -170,7 +182,7 @@ impl<M: Memory> Host<'_, M> {
         match posted {
             Some(posted) => {
                 assert!(posted.port < PORTS && !is_held(posted.port), "{posted:?}");
-                let at = layout().arguments(posted.port) + PREFIX;
+                let at = self.memory.layout().arguments(posted.port) + PREFIX;
                 assert_eq!(self.memory.read(at + 1), word);
             }
             None => {
@@ -184,15 +196,16 @@ impl<M: Memory> Host<'_, M> {
     /// Looks for an answer: present once the device has written all of the answer, with exactly the written words.
     fn take(&mut self, who: usize) -> Option<u32> {
         let posted = self.pending[who]?;
-        let (memory, at) = (self.memory, layout().results(posted.port));
+        let (memory, layout) = (self.memory, self.memory.layout());
+        let at = layout.results(posted.port);
         let raw: Vec<u32> = [at, at + 1]
             .into_iter()
             .chain(at + PREFIX..at + PREFIX + PAYLOAD)
             .map(|index| memory.read(index))
             .collect();
-        let is_answered = memory.read(layout().reply(posted.port)) == posted.request;
+        let is_answered = memory.read(layout.reply(posted.port)) == posted.request;
         let (head, results) = raw.split_at(2);
-        let whole = seal(layout(), posted.port, posted.request, head, results);
+        let whole = seal(layout, posted.port, posted.request, head, results);
         let is_whole = !memory.is_sealed() || memory.read(at + SEAL) == whole;
         let client = &self.clients[who];
         assert_eq!(client.is_answered(posted), is_answered);
@@ -232,7 +245,7 @@ impl<M: Memory> Host<'_, M> {
 
 /// Lets the bytes write words anywhere and answers of any kind, while callers post calls, look for answers and leave.
 pub(crate) fn drive(bytes: &[u8], memory: &impl Memory) {
-    let layout = layout();
+    let layout = memory.layout();
     let mut host = Host {
         memory,
         clients: (0..CALLERS)
@@ -315,6 +328,10 @@ mod cases {
     use super::*;
 
     impl Memory for Frame {
+        fn layout(&self) -> PortLayout {
+            Frame::layout(self)
+        }
+
         fn read(&self, index: usize) -> u32 {
             self.words().load(index)
         }
@@ -346,8 +363,9 @@ mod cases {
         #[test]
         fn whatever_a_device_sends_over_a_bus_is_no_answer_but_a_whole_one(
             bytes in prop::collection::vec(any::<u8>(), 0..600),
+            in_packets in any::<bool>(),
         ) {
-            drive(&bytes, &Split::new());
+            drive(&bytes, &Split::new(in_packets));
         }
     }
 }

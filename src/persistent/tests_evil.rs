@@ -118,13 +118,14 @@ pub(super) fn spoil(mut text: String, places: &Places) -> String {
         is(Seal),
     );
     put(&mut text, &head, &statuses);
+    let stride = places.mailbox_stride;
     let publish = format!("tombolo_server_publish({reply}, {request});");
     let published = format!(
         "if !{} && !{} {{ {publish} }}
         if {} {{ tombolo_server_publish({reply}, {request} + 1u); }}
         if {} {{
             for (var i = 0u; i < {PORTS}u; i++) {{
-                let at = {}u + i;
+                let at = {}u + i * {stride}u;
                 if at != {reply} {{ tombolo_server_publish(at, 0xdeadu + i); }}
             }}
         }}
@@ -135,7 +136,7 @@ pub(super) fn spoil(mut text: String, places: &Places) -> String {
         }}
         if {} {{
             for (var i = 0u; i < {PORTS}u; i++) {{
-                atomicStore(&tombolo_server[{}u + i], 0xbad00u + i);
+                atomicStore(&tombolo_server[{}u + i * {stride}u], 0xbad00u + i);
             }}
         }}",
         is(Silent),
@@ -190,7 +191,7 @@ pub(super) fn spoil(mut text: String, places: &Places) -> String {
     let leave = format!("{leaving} = tombolo_server_turns >= most");
     let stay = format!(
         "for (var i = 0u; i < {ports}u && {}; i++) {{
-            atomicStore(&tombolo_server[{}u + i], atomicLoad(&tombolo_server[{}u + i]));
+            atomicStore(&tombolo_server[{}u + i * {stride}u], atomicLoad(&tombolo_server[{}u + i]));
         }}
         loop {{
             let beats = {};

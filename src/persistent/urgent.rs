@@ -31,7 +31,7 @@ impl<A, R> DeviceFunction<A, R> {
     /// [`ServerError::NoUrgentPorts`] if the server was started without
     /// [`PersistentKernelBuilder::urgent_ports`](crate::server::PersistentKernelBuilder::urgent_ports).
     pub fn urgent(&self) -> Result<Self, ServerError> {
-        if self.core.urgent == 0 {
+        if self.callee().core.urgent == 0 {
             return Err(ServerError::NoUrgentPorts);
         }
         let mut urgent = self.clone();

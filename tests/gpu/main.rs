@@ -114,6 +114,7 @@ mod segment_lists;
 mod segments;
 mod server_beside;
 mod server_leases;
+mod server_polls;
 mod services;
 mod services_memory;
 mod spans;
@@ -270,6 +271,7 @@ fn main() -> std::process::ExitCode {
         segments::CASES,
         server_beside::CASES,
         server_leases::CASES,
+        server_polls::CASES,
         services::CASES,
         services_memory::CASES,
         spans::CASES,

@@ -29,10 +29,11 @@ pub(super) fn with_groups(template: Template, places: &Places, shape: &ServerSha
             "atomicStore(&tombolo_server[$left$u], lease);",
         ),
     };
-    let template = template
-        .set("visits", visits)
-        .set("hint", hint)
-        .set("leaves", leaves);
+    let template = template.set("visits", visits).set("leaves", leaves);
+    let template = match shape.polls {
+        true => template,
+        false => template.set("hint", hint),
+    };
     let template = match groups {
         1 => template,
         _ => with_arrival(template, places, shape),

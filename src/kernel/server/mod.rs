@@ -1,7 +1,7 @@
 //! Servers living on a device: from the handlers in a program to the polling kernel around them.
 //!
 //! A handler is an ordinary function of the program. The head is read from the text, the types are laid out by naga,
-//! and [`text`] writes the kernel that takes calls out of ports and hands them to the handler (`shaders/server.wgsl`);
+//! and [`text`] writes the kernel that takes calls out of ports (`shaders/server.wgsl`) and hands them to the handlers ([`branches`]);
 //! [`slice`] the kernels that serve calls between launches (`shaders/server_slice.wgsl` and `server_ports.wgsl`), with
 //! [`packing`] for calls of a single function; [`remote_clients`] the part of the polling kernel for kernels of other
 //! devices, [`groups`] for several work-groups, [`batches`] for handlers that serve many calls at once, [`urgent`] for
@@ -9,6 +9,7 @@
 //! calls that are taken back.
 
 mod batches;
+mod branches;
 mod groups;
 mod head;
 pub(crate) mod packing;

@@ -4,8 +4,9 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
+use super::branches::{Access, Ports, cases, most_words};
 use super::packing::Packing;
-use super::text::{Access, Places, Ports, cases, most_words};
+use super::text::Places;
 use super::{FAILED, HandlerDeclaration, HandlerFault, TOO_LONG};
 use crate::device::CallStatus;
 use crate::kernel::template::Template;
@@ -212,6 +213,7 @@ pub(crate) fn write_ports(
         out,
         sealed: false,
         gathers: false,
+        ahead: 0,
     };
     let own = write(handlers, shape, &way, &ports)?;
     let answers = match split {

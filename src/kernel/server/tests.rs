@@ -20,6 +20,7 @@ fn places() -> Places {
     Places {
         ports: 8,
         stride: 48,
+        mailbox_stride: 1,
         locks: 16,
         requests: 32,
         arguments: 48,
@@ -70,6 +71,7 @@ fn shape(group: u32) -> ServerShape {
         groups: 1,
         together: None,
         split: false,
+        polls: false,
         has_loop_budget: false,
         rotates: false,
         fails: false,
@@ -113,6 +115,7 @@ fn every_form_validates() {
                 groups,
                 together,
                 split,
+                polls: split && together.is_none() && !has_loop_budget,
                 has_loop_budget,
                 rotates: has_loop_budget,
                 fails: false,

@@ -33,6 +33,7 @@ fn places() -> Places {
     Places {
         ports: PORTS,
         stride: 48,
+        mailbox_stride: 1,
         locks: 16,
         requests: 32,
         arguments: 48,
@@ -179,6 +180,7 @@ fn shape(groups: usize, together: Option<u32>, lanes: usize) -> ServerShape {
         urgent: 0,
         batches: false,
         split: false,
+        polls: false,
         has_loop_budget: true,
         rotates: true,
         fails: false,

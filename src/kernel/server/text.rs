@@ -1,24 +1,26 @@
 //! The text of the polling kernel.
 
-use std::fmt::Write;
 use std::sync::Arc;
 
 use super::batches::{BATCH, batches, with_batches};
+use super::branches::{Ports, cases, load_argument, most_words};
 use super::groups::with_groups;
 use super::remote_clients::{RemoteClientPlaces, remote_clients};
 use super::urgent::with_urgent;
 use super::withdrawal::{cancellation, withdrawal};
-use super::{FAILED, HandlerDeclaration, HandlerFault, HandlerForm, TOO_LONG};
+use super::{FAILED, HandlerDeclaration, HandlerFault, TOO_LONG};
 use crate::device::CallStatus;
-use crate::device::call_words::{PREFIX, SEAL as SEAL_WORD};
+use crate::device::call_words::{LINE, PREFIX, SEAL as SEAL_WORD};
 use crate::kernel::calls::mixed;
-use crate::kernel::calls::wgsl::{Leaf, leaves, spelled};
 use crate::kernel::template::Template;
 
 const COMMON: &str = include_str!("../../../shaders/server.wgsl");
 const SEAL: &str = include_str!("../../../shaders/server_seal.wgsl");
 const WAIT: &str = include_str!("../../../shaders/server_wait.wgsl");
 const LANE: &str = include_str!("../../../shaders/server_lane.wgsl");
+const LANE_BELL: &str = include_str!("../../../shaders/server_lane_bell.wgsl");
+const LANE_HINT: &str = include_str!("../../../shaders/server_lane_hint.wgsl");
+const LANE_POLL: &str = include_str!("../../../shaders/server_lane_poll.wgsl");
 const GROUPS: &str = include_str!("../../../shaders/server_groups.wgsl");
 const GROUP: &str = include_str!("../../../shaders/server_group.wgsl");
 
@@ -27,6 +29,8 @@ const GROUP: &str = include_str!("../../../shaders/server_group.wgsl");
 pub(crate) struct Places {
     pub ports: usize,
     pub stride: usize,
+    /// Words from a mailbox to that of the next port.
+    pub mailbox_stride: usize,
     pub locks: usize,
     pub requests: usize,
     pub arguments: usize,
@@ -61,6 +65,8 @@ pub(crate) struct ServerShape {
     pub batches: bool,
     /// The kernel's writes for the host have separate memory.
     pub split: bool,
+    /// Lanes that serve calls by themselves look at all their ports all the time, instead of waiting for the bell.
+    pub polls: bool,
     /// Turns of loops are rationed: looks at the bell follow each other within one turn.
     pub has_loop_budget: bool,
     /// A lease may end by the turns of a few calls: with too few turns left no call is looked for, and the next lease
@@ -84,6 +90,15 @@ pub(crate) struct ServerShape {
 const LOOKS: usize = 16;
 
 impl ServerShape {
+    /// Words of arguments, of at most `most`, that lanes serving calls by themselves read with the head of a call: each read
+    /// takes its way to memory, and reads beside each other take one. Beyond a line of the packet it would be two.
+    fn arguments_ahead(&self, most: usize) -> usize {
+        match self.polls {
+            true => most.min(LINE - PREFIX),
+            false => 0,
+        }
+    }
+
     /// The memory for the kernel's writes for the host.
     fn out(&self) -> &'static str {
         match self.split {
@@ -137,9 +152,13 @@ pub(crate) fn write(
         out: shape.out(),
         sealed: shape.split,
         gathers: true,
+        ahead: shape.arguments_ahead(most_words(handlers)),
     };
     let cases = cases(handlers, &ports, shape.together.is_some())?;
     let words = most_words(handlers);
+    let ahead: String = (0..ports.ahead)
+        .map(|word| format!("let tombolo_argument{word} = {};\n", load_argument(word)))
+        .collect();
     let or_over = match shape.rotates {
         true => "|| tombolo_server_turns >= most",
         false => "",
@@ -173,9 +192,6 @@ pub(crate) fn write(
                 "tombolo_server_fence();"
             },
         )
-        .set("wait", WAIT.trim_end())
-        .set("look", format!("{}\n{}", look(shape), clients.look))
-        .set("single", !shape.split)
         .set("or_over", or_over)
         .set("turns", shape.turns)
         .set("too_long", TOO_LONG)
@@ -191,14 +207,23 @@ pub(crate) fn write(
         .set("withdrawal", format!("{withdrawal}\n{asks}"))
         .set("at_withdrawal", at_withdrawal)
         .set("withdrawn", withdrawn)
-        .set("kernels", clients.scan)
-        .set("or_posts", clients.or)
-        .set("known_posts", clients.known);
+        .set("kernels", clients.scan);
+    let template = match shape.polls {
+        true => template,
+        false => (template.set("wait", WAIT.trim_end()))
+            .set("bell", places.bell)
+            .set("look", format!("{}\n{}", look(shape), clients.look))
+            .set("single", !shape.split)
+            .set("or_posts", clients.or)
+            .set("known_posts", clients.known),
+    };
     let template = match shape.together {
         Some(lanes) => (template.set("group_lanes", lanes))
             .set("most_words", words)
             .set("call_words", words + 5),
-        None => (template.set("lanes", shape.lanes)).set("only_kernels", clients.only),
+        None => with_waits(template.set("lanes", shape.lanes), shape)
+            .set("only_kernels", clients.only)
+            .set("arguments_ahead", ahead),
     };
     let template = with_faults(template, shape);
     let template = with_first_port(template, places, shape);
@@ -206,27 +231,6 @@ pub(crate) fn write(
     let template = with_urgent(template, shape);
     let template = with_batches(template, handlers, places, shape);
     Ok(with_places(template, places).fill())
-}
-
-/// The branches of the handlers.
-pub(super) fn cases(
-    handlers: &[Arc<HandlerDeclaration>],
-    access: &impl Access,
-    together: bool,
-) -> Result<String, HandlerFault> {
-    let case = |handler: &Arc<HandlerDeclaration>| {
-        case(handler, access, together).map_err(|why| HandlerFault {
-            handler: handler.signature.name.clone(),
-            why,
-        })
-    };
-    handlers.iter().map(case).collect()
-}
-
-/// The words of the longest call.
-pub(super) fn most_words(handlers: &[Arc<HandlerDeclaration>]) -> usize {
-    let words = handlers.iter().map(|handler| handler.argument_words());
-    words.max().unwrap_or(0)
 }
 
 /// The memory for the host's reads, where separate.
@@ -262,6 +266,30 @@ fn look(shape: &ServerShape) -> String {
         }
         false => "bell = atomicLoad(&tombolo_server[$bell$u]);".to_owned(),
     }
+}
+
+/// How lanes that serve calls by themselves wait for the next ones.
+fn with_waits(template: Template, shape: &ServerShape) -> Template {
+    let [first, asked, hint, waits] = match shape.polls {
+        true => [
+            "",
+            "let asked = atomicLoad(&tombolo_server[$yield$u]) != granted;",
+            "",
+            LANE_POLL.trim_end(),
+        ],
+        false => [
+            "    // Before the first look at anything else: whatever changes later rings later.
+    var seen = atomicLoad(&tombolo_server[$bell$u]);
+    var single = false;",
+            "",
+            LANE_HINT.trim_end(),
+            LANE_BELL.trim_end(),
+        ],
+    };
+    (template.set("first_bell", first))
+        .set("asked", asked)
+        .set("at_hint", hint)
+        .set("waits", waits)
 }
 
 /// What happens around a handler that may fail, or wait for the host.
@@ -349,12 +377,12 @@ fn with_first_port(template: Template, places: &Places, shape: &ServerShape) -> 
 fn with_places(template: Template, places: &Places) -> Template {
     [
         ("stride", places.stride),
+        ("mailbox_stride", places.mailbox_stride),
         ("locks", places.locks),
         ("requests", places.requests),
         ("arguments", places.arguments),
         ("replies", places.replies),
         ("results", places.results),
-        ("bell", places.bell),
         ("yield", places.yielded),
         ("granted", places.granted),
         ("lease", places.lease),
@@ -368,128 +396,4 @@ fn with_places(template: Template, places: &Places) -> Template {
     })
     .offer("ports", places.ports)
     .offer("left", places.left)
-}
-
-/// A kernel's way to the words of a call: arguments and results.
-pub(super) trait Access {
-    /// An argument's word.
-    fn load(&self, word: usize) -> String;
-    /// The statement that writes a word of the result.
-    fn store(&self, word: usize, value: &str) -> String;
-    /// Whether calls of handlers for batches are gathered; else each is a batch of its own.
-    fn gathers(&self) -> bool {
-        false
-    }
-    /// Whether words of results that hold nothing are written, too.
-    fn pads(&self) -> bool {
-        false
-    }
-}
-
-/// Arguments and results in ports.
-pub(super) struct Ports<'n> {
-    /// The memory in which the results lie.
-    pub out: &'n str,
-    /// The words are sealed, and so is their padding.
-    pub sealed: bool,
-    /// Calls are gathered in batches, for handlers that serve those.
-    pub gathers: bool,
-}
-
-impl Access for Ports<'_> {
-    fn load(&self, word: usize) -> String {
-        format!(
-            "atomicLoad(&tombolo_server[arguments + {}u])",
-            word + PREFIX
-        )
-    }
-
-    fn store(&self, word: usize, value: &str) -> String {
-        let (out, at) = (self.out, word + PREFIX);
-        match self.sealed {
-            true => format!("tombolo_server_store(results + {at}u, {value});"),
-            false => format!("atomicStore(&{out}[results + {at}u], {value});"),
-        }
-    }
-
-    fn pads(&self) -> bool {
-        self.sealed
-    }
-
-    fn gathers(&self) -> bool {
-        self.gathers
-    }
-}
-
-/// The branch of a handler: the arguments out of the port, the call, and the result into the port. `together`: all
-/// lanes come here, with the arguments in `call`.
-fn case(
-    handler: &HandlerDeclaration,
-    access: &impl Access,
-    together: bool,
-) -> Result<String, String> {
-    let signature = &handler.signature;
-    let (mut loads, mut names) = (String::new(), Vec::new());
-    let mut word = 0;
-    let gathers = access.gathers() && matches!(handler.form, HandlerForm::Batch(_));
-    match handler.form {
-        HandlerForm::Alone => {}
-        HandlerForm::Together => names.push("lane".to_owned()),
-        // A call that is not gathered is a batch of its own.
-        HandlerForm::Batch(_) => {
-            names.extend(["lane", if gathers { "calls" } else { "1u" }].map(str::to_owned));
-        }
-    }
-    let types = handler.given().iter().map(|(_, ty)| ty);
-    for (index, (ty, layout)) in types.zip(&handler.parameters).enumerate() {
-        let name = format!("tombolo_a{index}");
-        let _ = writeln!(loads, "var {name}: {};", spelled(ty));
-        let mut words = Vec::new();
-        leaves(layout, &name, 0, &mut words)?;
-        for leaf in &words {
-            let Leaf { path, word: at, .. } = leaf;
-            let load = match together && !gathers {
-                true => format!("call[{}]", word + at + 5),
-                false => access.load(word + at),
-            };
-            let _ = writeln!(loads, "{path} = {};", leaf.value_of(&load));
-        }
-        word += layout.size.div_ceil(4) as usize;
-        names.push(name);
-    }
-    let call = format!("{}({})", signature.name, names.join(", "));
-    let mut stores = String::new();
-    if let Some(layout) = &handler.result {
-        let mut words = Vec::new();
-        leaves(layout, "tombolo_r", 0, &mut words)?;
-        let mut next = 0;
-        let mut pad = |until: usize, stores: &mut String| {
-            for gap in (next..until).filter(|_| access.pads()) {
-                let _ = writeln!(stores, "{}", access.store(gap, "0u"));
-            }
-            next = until + 1;
-        };
-        for leaf in &words {
-            pad(leaf.word, &mut stores);
-            let _ = writeln!(stores, "{}", access.store(leaf.word, &leaf.word_of()));
-        }
-        pad(layout.size.div_ceil(4) as usize, &mut stores);
-    }
-    let call = match handler.result {
-        Some(_) => format!("let tombolo_r = {call};"),
-        None => format!("{call};"),
-    };
-    let body = match (together, handler.form.is_cooperative()) {
-        (true, true) if gathers => format!("{loads}{call}\nif lane < calls {{\n{stores}}}\n"),
-        (true, true) => format!("{loads}{call}\nif lane == 0u {{\n{stores}}}\n"),
-        (true, false) => format!("if lane == 0u {{\n{loads}{call}\n{stores}}}\n"),
-        (false, _) => format!("{loads}{call}\n{stores}"),
-    };
-    Ok(format!(
-        "case {}u: {{ if length == {}u {{\n{body}status = {}u;\n}} else {{ status = {}u; }} }}\n",
-        handler.opcode(),
-        handler.argument_words(),
-        CallStatus::Done.code(),
-        CallStatus::Malformed.code(),
-    ))
 }

@@ -36,6 +36,12 @@ impl PersistentKernelBuilder {
         plan: Plan,
         recipe: Recipe,
     ) -> Result<PersistentKernel, ServerError> {
+        let splits_ports = self.device.capabilities().splits_ports();
+        let plan = if splits_ports {
+            plan.across_bus()
+        } else {
+            plan
+        };
         let frame = self.frame(&plan)?;
         let kernel = self.polling_kernel(&plan, &frame)?;
         // No call takes any turns: the lease may have them all.
@@ -98,7 +104,7 @@ impl PersistentKernelBuilder {
                 ),
             }
         }
-        Ok(Frame::new(device, plan.layout, plan.servers())?)
+        Ok(Frame::new(device, plan.layout, plan.servers())?.polled(plan.polls))
     }
 
     fn polling_kernel(&self, plan: &Plan, frame: &Frame) -> Result<Kernel, ServerError> {
@@ -111,6 +117,7 @@ impl PersistentKernelBuilder {
             batches: plan.has_batches(),
             together: plan.together,
             split: capabilities.splits_ports(),
+            polls: plan.polls,
             has_loop_budget: capabilities.is_lavapipe(),
             rotates: plan.budget.is_some(),
             fails: self.program.may_fail(),

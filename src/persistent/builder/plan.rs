@@ -16,6 +16,8 @@ pub(in crate::persistent) const MAX_PORTS: usize = 1 << 15;
 const MAX_CALLERS: usize = 16;
 /// The most lanes serving calls by themselves.
 const MAX_LANES: usize = 64;
+/// The most ports of a lane that are looked at all the time, instead of a bell.
+const POLLED: usize = 8;
 /// The most work-groups of a server: more than a server should take of a card's multiprocessors.
 const MAX_GROUPS: usize = 64;
 /// Turns of loops per call by default on adapters without a budget: a second on a software adapter, and so less than
@@ -32,6 +34,8 @@ const LEAST_BUDGET: u32 = 65_535;
 pub(super) struct Plan {
     pub handlers: Vec<Arc<HandlerDeclaration>>,
     pub layout: PortLayout,
+    /// Lanes that serve calls by themselves look at all their ports all the time.
+    pub polls: bool,
     /// Turns of loops of a lease, on adapters with rations.
     pub budget: Option<u32>,
     /// Invocations serving each call together, if any do.
@@ -93,6 +97,7 @@ impl Plan {
         Ok(Self {
             handlers,
             layout,
+            polls: false,
             budget,
             together,
             lanes,
@@ -102,6 +107,16 @@ impl Plan {
             turns,
             calls,
         })
+    }
+
+    /// The same for a kernel that polls ports over a bus.
+    pub fn across_bus(self) -> Self {
+        let each = self.layout.ports.div_ceil(self.groups * self.lanes);
+        Self {
+            layout: self.layout.in_packets(),
+            polls: self.together.is_none() && self.budget.is_none() && each <= POLLED,
+            ..self
+        }
     }
 
     /// Whether some handlers serve batches of calls.
@@ -224,6 +239,7 @@ impl PersistentKernelBuilder {
             (Some(_), _) => 1,
             (None, Some(lanes)) => lanes,
             (None, None) if self.device.capabilities().software || budget.is_some() => 1,
+            (None, None) if self.device.capabilities().splits_ports() => MAX_LANES,
             (None, None) => 32,
         })
     }

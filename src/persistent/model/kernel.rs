@@ -16,6 +16,8 @@ pub(super) struct Lease {
     pub granted: u32,
     pub seen: u32,
     leaving: bool,
+    /// Without a bell: the yield word, as read before the look that is being made.
+    asked: bool,
     /// The lease has reached its loop budget.
     out_of_budget: bool,
     /// The bell has yet to be read for the first time.
@@ -36,6 +38,8 @@ pub(super) enum Next {
     },
     ReadBell,
     ReadYield,
+    /// The same before each look of a kernel without a bell.
+    Ask,
     Look {
         port: usize,
         end: usize,
@@ -95,6 +99,7 @@ impl Lease {
             granted,
             seen: 0,
             leaving: false,
+            asked: false,
             out_of_budget: false,
             unread: true,
             overdue: 0,
@@ -102,6 +107,7 @@ impl Lease {
                 _ if group >= setup.groups => Next::Leave,
                 _ if setup.groups > 1 => Next::Arrive,
                 Flaw::BellBehindLook => Next::ReadYield,
+                _ if setup.polls => Next::ReadYield,
                 _ => Next::ReadBell,
             },
         }
@@ -199,7 +205,14 @@ impl Lease {
             }
             Next::ReadYield => {
                 lease.leaving = is_asked;
-                self.count_and_look(setup, None)
+                match setup.polls {
+                    true => Next::Ask,
+                    false => self.count_and_look(setup, None),
+                }
+            }
+            Next::Ask => {
+                lease.asked = is_asked && setup.flaw != Flaw::AsksOnce;
+                self.look(setup, None)
             }
             Next::Look { port: visit, end } => {
                 let port = self.place(setup, visit);
@@ -228,7 +241,7 @@ impl Lease {
                 };
                 if setup.groups > 1 && !is_next {
                     lease.next = on(at);
-                    return Ok(vec![(lease.rests(), then)]);
+                    return Ok(vec![(lease.rests(setup), then)]);
                 }
                 if setup.flaw != Flaw::NotTaken {
                     then.shared.taken[at.port] = at.request;
@@ -340,7 +353,7 @@ impl Lease {
             }
             Next::Leave => return Ok(vec![(lease, then)]),
         };
-        let lease = lease.rests();
+        let lease = lease.rests(setup);
         then.left |= setup.groups > 1 && lease.next == Next::Leave;
         let has_reason = lease.out_of_budget || state.left;
         if lease.leaving && !self.leaving && !has_reason && !state.was_asked(setup) {
@@ -350,10 +363,14 @@ impl Lease {
     }
 
     /// What reads and writes nothing is no step.
-    fn rests(mut self) -> Self {
+    fn rests(mut self, setup: &Setup) -> Self {
         self.next = match self.next {
             Next::Look { port, end } if port >= end => match self.leaving {
                 true => Next::Leave,
+                false if setup.polls => {
+                    self.leaving = self.asked || self.out_of_budget;
+                    Next::Ask
+                }
                 false if self.unread => Next::ReadBell,
                 false => Next::Wait,
             },

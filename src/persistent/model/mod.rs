@@ -3,7 +3,7 @@
 //! - [`leases`]: every interleaving of a few callers, the relay, requests for the queue, and a polling kernel ending or
 //!   dying anywhere, access by access, with writes reaching the other side late and across a bus in any order: by the
 //!   means of `rpc::port::model`. The code that posts and takes calls, looks for calls and gives calls up is the
-//!   production code ([`steps`]); [`kernel`] follows `shaders/server_lane.wgsl`, and each other step names its
+//!   production code ([`steps`]); [`kernel`] follows `shaders/server_lane.wgsl`, with a bell or without, and each other step names its
 //!   counterpart.
 //! - [`walks`]: the same with more of everybody, in random order, through the frame itself.
 //!
@@ -20,8 +20,8 @@
 //! incomplete; failures are told only where a lease died or the server ended; a lease leaves within two looks at its
 //! ports when told to, and only then; the word to a lease is the last count once everybody has told; no second lease
 //! beside a lease; a call reported to the caller as withdrawn is never served, and none is reported so without the
-//! caller's request. From every state the end is reached. Thirty-three setups have 1.1 million states together (each
-//! asserts a lower bound), and twenty-eight flaws must each be noticed, such as a bell read behind the first look, a
+//! caller's request. From every state the end is reached. Forty setups have 1.4 million states together (each
+//! asserts a lower bound), and twenty-nine flaws must each be noticed, such as a bell read behind the first look, a
 //! note not taken, a relay that looks before it says that it sleeps, or a first work-group that leaves the ports of the
 //! groups to come alone.
 //!

@@ -67,8 +67,10 @@ impl<W: ClientWords> Client<W> {
                 continue;
             };
             let at = layout.arguments(port);
-            // No ticket, and no withdrawal: of the call before there may have been one.
-            words.store_all(at, &[opcode, arguments.len() as u32, 0, 0]);
+            // No ticket, and no withdrawal: of the call before there may have been one. Where the mailbox is in the packet it
+            // stays what it was.
+            let ticket = if layout.in_packets { outbox } else { 0 };
+            words.store_all(at, &[opcode, arguments.len() as u32, ticket, 0]);
             let length = arguments.len().min(layout.payload);
             words.store_all(at + PREFIX, &arguments[..length]);
             words.store(layout.request(port), request);

@@ -39,6 +39,10 @@ pub(crate) const MAX_PORTS: usize = 1 << 16;
 /// The most words of payload in a direction.
 pub(crate) const MAX_PAYLOAD: usize = 1 << 14;
 
+/// The word of a packet's prefix with the mailbox, where mailboxes lie in the packets: elsewhere it holds a ticket, or the request
+/// that was begun last.
+const MAILBOX: usize = 2;
+
 // Both have room in the word of the layout.
 const _: () = assert!(MAX_PORTS <= 1 << LAYOUT_SHIFT && MAX_PAYLOAD < 1 << (32 - LAYOUT_SHIFT));
 
@@ -49,6 +53,8 @@ pub(crate) struct PortLayout {
     pub ports: usize,
     /// Words of payload in each direction.
     pub payload: usize,
+    /// Mailboxes lie in the packets: see [`PortLayout::in_packets`].
+    pub in_packets: bool,
 }
 
 impl PortLayout {
@@ -57,11 +63,33 @@ impl PortLayout {
         Self {
             ports: ports.clamp(1, MAX_PORTS),
             payload: payload.min(MAX_PAYLOAD),
+            in_packets: false,
         }
     }
 
-    fn table(self) -> usize {
+    /// The same with each mailbox in its packet, where the words are that only kernels and servers of kernels use, and
+    /// without tables of mailboxes: no two threads of the host write a line, nor do two look at one.
+    ///
+    /// For servers of threads of the host across a bus. A line in a window over the bus is written by one processor at a
+    /// time, and each write takes its way: on an H200 16 threads with mailboxes in a line post in 2.2 microseconds, and
+    /// in 0.3 with lines of their own.
+    pub fn in_packets(self) -> Self {
+        Self {
+            in_packets: true,
+            ..self
+        }
+    }
+
+    fn locks(self) -> usize {
         self.ports.next_multiple_of(LINE)
+    }
+
+    /// Words of a table of mailboxes.
+    fn table(self) -> usize {
+        match self.in_packets {
+            true => 0,
+            false => self.locks(),
+        }
     }
 
     /// Words of a port in a single direction.
@@ -76,22 +104,47 @@ impl PortLayout {
 
     /// The client's outbox.
     pub fn request(self, port: usize) -> usize {
-        LINE + self.table() + port
+        match self.in_packets {
+            true => self.arguments(port) + MAILBOX,
+            false => LINE + self.locks() + port,
+        }
+    }
+
+    /// The port whose client's outbox is at `index`.
+    pub fn port_of_request(self, index: usize) -> Option<usize> {
+        let from_first = index.checked_sub(self.request(0))?;
+        let port = match self.in_packets {
+            true if from_first.is_multiple_of(self.half()) => from_first / self.half(),
+            true => return None,
+            false => from_first,
+        };
+        (port < self.ports).then_some(port)
+    }
+
+    /// Words from a mailbox to that of the next port.
+    pub fn mailbox_stride(self) -> usize {
+        match self.in_packets {
+            true => self.half(),
+            false => 1,
+        }
     }
 
     /// Where the client writes: the prefix, then the arguments.
     pub fn arguments(self, port: usize) -> usize {
-        LINE + 2 * self.table() + self.half() * port
+        LINE + self.locks() + self.table() + self.half() * port
     }
 
     /// The server's outbox.
     pub fn reply(self, port: usize) -> usize {
-        self.arguments(self.ports) + port
+        match self.in_packets {
+            true => self.results(port) + MAILBOX,
+            false => self.arguments(self.ports) + port,
+        }
     }
 
     /// Where the server writes: the prefix, then the results.
     pub fn results(self, port: usize) -> usize {
-        self.reply(0) + self.table() + self.half() * port
+        self.arguments(self.ports) + self.table() + self.half() * port
     }
 
     /// Words of everything.
@@ -101,12 +154,12 @@ impl PortLayout {
 
     /// Words that clients write and servers read.
     pub fn clients(self) -> std::ops::Range<usize> {
-        self.request(0)..self.reply(0)
+        LINE + self.locks()..self.arguments(self.ports)
     }
 
     /// Words written by servers and read by clients, beside those of the header.
     pub fn servers(self) -> std::ops::Range<usize> {
-        self.reply(0)..self.words()
+        self.arguments(self.ports)..self.words()
     }
 
     /// Bytes of everything.
@@ -131,8 +184,14 @@ mod tests {
 
     #[test]
     fn nothing_overlaps_and_sides_share_no_line() {
-        for (ports, payload) in [(1, 0), (1, 1), (3, 12), (16, 13), (17, 128), (100, 60)] {
-            let layout = PortLayout::new(ports, payload);
+        let sizes = [(1, 0), (1, 1), (3, 12), (16, 13), (17, 128), (100, 60)];
+        let tables = sizes.map(|(ports, payload)| PortLayout::new(ports, payload));
+        for layout in tables.into_iter().chain(tables.map(PortLayout::in_packets)) {
+            let PortLayout {
+                ports,
+                payload,
+                in_packets,
+            } = layout;
             // 1: client, 2: server, 0: nobody.
             let mut owner = vec![0u8; layout.words()];
             let mut claim = |at: usize, len: usize, side: u8| {
@@ -144,11 +203,35 @@ mod tests {
             claim(0, LINE, 3);
             for port in 0..ports {
                 claim(layout.lock(port), 1, 1);
-                claim(layout.request(port), 1, 1);
-                claim(layout.reply(port), 1, 2);
+                if in_packets {
+                    // In words that the two sides of such ports make no use of.
+                    assert!((0..PREFIX).contains(&(layout.request(port) - layout.arguments(port))));
+                    assert!((0..PREFIX).contains(&(layout.reply(port) - layout.results(port))));
+                } else {
+                    claim(layout.request(port), 1, 1);
+                    claim(layout.reply(port), 1, 2);
+                }
                 claim(layout.arguments(port), PREFIX + payload, 1);
                 claim(layout.results(port), PREFIX + payload, 2);
             }
+            let requests: Vec<_> = (0..ports).map(|port| layout.request(port)).collect();
+            for index in 0..layout.words() {
+                let port = requests.iter().position(|&request| request == index);
+                assert_eq!(layout.port_of_request(index), port, "{layout:?}: {index}");
+            }
+            for port in 1..ports {
+                let stride = layout.mailbox_stride();
+                assert_eq!(layout.request(port), layout.request(0) + port * stride);
+                assert_eq!(layout.reply(port), layout.reply(0) + port * stride);
+            }
+            let owned = |index: usize| {
+                layout.clients().contains(&index) as u8
+                    + 2 * layout.servers().contains(&index) as u8
+            };
+            assert!(
+                (0..ports)
+                    .all(|port| owned(layout.request(port)) == 1 && owned(layout.reply(port)) == 2)
+            );
             for line in owner.chunks(LINE) {
                 assert!(!(line.contains(&1) && line.contains(&2)));
             }

@@ -44,6 +44,9 @@ impl State {
             }
             Ask::Tell(number) => {
                 (self.shared).write_fenced(Side::Client, bell, YIELD, number);
+                if setup.polls {
+                    return rung(number);
+                }
                 if setup.bus {
                     return Some(Ask::RingDrawn(number, self.draw_ring()));
                 }

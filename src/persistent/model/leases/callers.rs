@@ -150,6 +150,7 @@ impl State {
                 found.push(state);
                 return Ok(());
             }
+            CallerAt::Ring if setup.polls => CallerAt::Wake,
             CallerAt::Ring if setup.bus => CallerAt::RingDrawn(state.draw_ring()),
             CallerAt::Ring => {
                 state.ring(setup, posted.0 as u32);

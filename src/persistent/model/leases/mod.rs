@@ -385,6 +385,8 @@ impl Machine for State {
                         // There is no second one.
                         Next::Leave => setup.groups == 1,
                         Next::Wait => group.seen == bell,
+                        // It looks at ports without calls for ever.
+                        Next::Ask => true,
                         _ => false,
                     }))
             }

@@ -18,6 +18,8 @@ pub(in super::super) enum Flaw {
     BellBehindLook,
     /// The kernel does not look at the yield word before it waits.
     NoYieldLook,
+    /// A kernel without a bell reads the yield word before its first look alone.
+    AsksOnce,
     /// The kernel takes no note of taken calls.
     NotTaken,
     /// The kernel answers, and writes the results then.
@@ -77,6 +79,8 @@ pub(in super::super) struct Setup {
     pub cancels: bool,
     /// The kernel writes across a bus, and seals its answers; the bell has no ports.
     pub bus: bool,
+    /// The kernel looks at all ports all the time, and nobody rings a bell (`shaders/server_lane_poll.wgsl`).
+    pub polls: bool,
     /// Words of one answer may arrive between looks at others.
     pub torn: bool,
     /// Leases end by their ration of turns at any time.
@@ -117,9 +121,10 @@ impl Setup {
     }
 
     /// The most steps of a lease told to leave: two looks at all ports with a call of five steps at each, and what
-    /// stands between.
+    /// stands between. Without a bell there is one look more: that before which the yield word was read a moment too soon.
     pub fn leaves_within(&self) -> usize {
-        2 * 5 * self.ports + 3
+        let looks = if self.polls { 3 } else { 2 };
+        looks * 5 * self.ports + looks + 1
     }
 
     /// Whether the server can come to an end.

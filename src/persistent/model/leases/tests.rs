@@ -13,6 +13,7 @@ const PLAIN: Setup = Setup {
     drops: false,
     cancels: false,
     bus: false,
+    polls: false,
     torn: false,
     has_loop_budget: false,
     timed: false,
@@ -91,6 +92,9 @@ const IN_TURN: Setup = Setup {
 };
 
 const BUS: Setup = Setup { bus: true, ..STAYS };
+
+/// Without a bell.
+const POLLED: Setup = Setup { polls: true, ..BUS };
 
 /// With the least number of states that each has.
 fn setups() -> Vec<(Setup, usize)> {
@@ -288,6 +292,56 @@ fn setups() -> Vec<(Setup, usize)> {
             },
             15_000,
         ),
+        (Setup { calls: 2, ..POLLED }, 2_700),
+        (
+            Setup {
+                torn: true,
+                drops: true,
+                calls: 2,
+                ..POLLED
+            },
+            98_000,
+        ),
+        (
+            Setup {
+                cancels: true,
+                ..POLLED
+            },
+            7_000,
+        ),
+        (
+            Setup {
+                ports: 2,
+                idles: true,
+                timed: true,
+                ..POLLED
+            },
+            140_000,
+        ),
+        (
+            Setup {
+                faults: 1,
+                calls: 2,
+                ..POLLED
+            },
+            23_000,
+        ),
+        (
+            Setup {
+                kills: 1,
+                restarts: 1,
+                ..POLLED
+            },
+            9_600,
+        ),
+        (
+            Setup {
+                asks: 1,
+                watched: true,
+                ..POLLED
+            },
+            16_000,
+        ),
     ]
 }
 
@@ -308,7 +362,25 @@ fn mutants_are_caught() {
         (Flaw::LossBehindLook, "told of the end", STOPPED),
         (Flaw::BellBehindLook, "stuck", STAYS),
         (Flaw::NoYieldLook, "stuck", ASKED),
+        (
+            Flaw::AsksOnce,
+            "does not leave",
+            Setup {
+                asks: 1,
+                watched: true,
+                ..POLLED
+            },
+        ),
         (Flaw::NotTaken, "served twice", PLAIN),
+        (
+            Flaw::NotTaken,
+            "served twice",
+            Setup {
+                idles: true,
+                ..POLLED
+            },
+        ),
+        (Flaw::NoSeal, "was told 0", POLLED),
         (Flaw::AnswerBeforeResult, "was told 0", PLAIN),
         (Flaw::NoFence, "was told 0", PLAIN),
         (Flaw::NoSeal, "was told 0", BUS),
