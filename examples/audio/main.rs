@@ -201,6 +201,8 @@ fn server(
 ) -> Result<PersistentKernel, Box<dyn Error>> {
     // The server stays from one block to the next.
     let leases = LeasePolicy::of(device.capabilities()).idle(Duration::from_millis(20));
+    // A block has its time: no launch goes ahead of it but the one that is there.
+    let leases = leases.gives_way(0);
     let server = PersistentKernel::builder(device, program)
         .group_handler("render")
         .group_size(modes.len() as u32)

@@ -75,6 +75,7 @@ mod tests_loom;
 mod urgent;
 mod waker_set;
 mod waker_thread;
+mod yielding;
 
 // Of which `parker`, `interrupts`, `waker_set` and `stage` are made; loom has others of the same names.
 use std::sync::{self, Arc, Mutex};

@@ -27,6 +27,10 @@ pub struct LeasePolicy {
     /// machine has had time for this process since: on a busy machine later. The first lease has half a minute to begin:
     /// drivers compile a kernel at its first launch.
     pub stuck: Duration,
+    /// How many submissions of others that follow each other closely (within a millisecond) go ahead of the next lease, when
+    /// one has made room: 5 by default. Each waits for a lease to end otherwise, and calls wait for one submission only.
+    /// 0: leases and others take turns.
+    pub gives_way: u32,
 }
 
 impl LeasePolicy {
@@ -36,6 +40,7 @@ impl LeasePolicy {
             time: Duration::from_millis(if capabilities.software { 100 } else { 20 }),
             idle: Duration::from_millis(2),
             stuck: Duration::from_secs(5),
+            gives_way: 5,
         }
     }
 
@@ -45,6 +50,7 @@ impl LeasePolicy {
             time: Duration::MAX,
             idle: Duration::MAX,
             stuck: Duration::MAX,
+            gives_way: 0,
         }
     }
 
@@ -59,6 +65,13 @@ impl LeasePolicy {
     #[must_use]
     pub fn idle(mut self, time: Duration) -> Self {
         self.idle = time;
+        self
+    }
+
+    /// Replaces how many submissions that follow each other go ahead of a lease.
+    #[must_use]
+    pub fn gives_way(mut self, submissions: u32) -> Self {
+        self.gives_way = submissions;
         self
     }
 
@@ -113,6 +126,8 @@ mod tests {
             assert_eq!(policy.time, ms(time), "{name}");
             assert_eq!(policy.idle, ms(2), "{name}");
             assert_eq!(policy.stuck, ms(5000), "{name}");
+            assert_eq!(policy.gives_way, 5, "{name}");
+            assert_eq!(policy.gives_way(2).gives_way, 2);
             let own = policy.time(ms(1)).idle(Duration::MAX).stuck(ms(3));
             assert_eq!(
                 (own.time, own.idle, own.stuck),

@@ -12,6 +12,7 @@ use super::port_client::ARRIVAL;
 use super::settle::{self, Calls as _};
 use super::statistics::Cause;
 use super::suspicion::{BEGINS_WITHIN, Suspicion};
+use super::yielding::Yielding;
 use crate::clock::Instant;
 use crate::device::resident::{self, Resident};
 use crate::device::wait::lock;
@@ -53,6 +54,7 @@ pub(super) struct Relay {
     pub called: Instant,
     /// When the last lease has ended, unless the relay has slept since.
     pub left: Option<Instant>,
+    pub yielding: Yielding,
 }
 
 /// How a lease ended.
@@ -128,7 +130,12 @@ impl Relay {
                 }
             };
             renews = match attempt {
-                Attempt::Over(cause) => self.renews(cause),
+                Attempt::Over(cause) => {
+                    if cause == Cause::Others {
+                        self.yielding.give_way(&core);
+                    }
+                    self.renews(cause)
+                }
                 Attempt::Refused => false,
             };
             match attempt {

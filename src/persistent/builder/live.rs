@@ -18,6 +18,7 @@ use crate::persistent::corruption::Missed;
 use crate::persistent::error::ServerError;
 use crate::persistent::frame::{Frame, places};
 use crate::persistent::relay::Relay;
+use crate::persistent::yielding::Yielding;
 use crate::persistent::{PersistentKernel, Runner, State, spawn};
 
 /// How handlers see the heap.
@@ -80,6 +81,7 @@ impl PersistentKernelBuilder {
             hidden: Missed::NONE,
             called: crate::clock::Instant::now(),
             left: None,
+            yielding: Yielding::default(),
         };
         let callers = Callers::new(&core, recipe);
         let thread = spawn(Runner::Live(Box::new(relay)))?;
