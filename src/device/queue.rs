@@ -119,6 +119,11 @@ impl Recorder<'_> {
         self.state.commands > 0 || self.device.submissions.last_in_line().is_some()
     }
 
+    /// Commands of the open batch.
+    pub(crate) fn commands(&self) -> u32 {
+        self.state.commands
+    }
+
     pub(crate) fn submissions(&self) -> u64 {
         self.state.submissions
     }

@@ -55,6 +55,8 @@ pub struct Launch {
     /// The work-groups of a checked grid, unless they are in a buffer.
     groups: Option<grid::Groups>,
     bound: Option<Box<groups::BoundGroups>>,
+    /// Commands of its batch up to the last that was recorded for it.
+    recorded: u32,
     /// The built-in bindings that the arguments ask for, but for the grid.
     variant: Variant,
     /// What the parts keep.
@@ -90,6 +92,7 @@ impl Kernel {
             grid_checked: false,
             groups: None,
             bound: None,
+            recorded: 0,
             variant: Variant::default(),
             settings: Settings::default(),
         }

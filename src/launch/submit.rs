@@ -10,7 +10,7 @@ use super::parts::{Ending, Ground, Parts, Stop, Submission};
 use crate::device::Event;
 use crate::device::completion_hook::CompletionHooks;
 use crate::device::outcome::{ExecutionError, Outcome};
-use crate::device::queue::Recorder;
+use crate::device::queue::{Batch, Recorder};
 use crate::memory::HeapError;
 use crate::memory::heap::{WaitingCommand, heap_of};
 use crate::span::span;
@@ -55,6 +55,11 @@ impl Launch {
         })
     }
 
+    /// Whether something was, or may be, recorded behind the last submission of this launch in the same batch.
+    pub(crate) fn is_followed_in(&self, batch: &Batch) -> bool {
+        batch.commands() != Some(self.recorded)
+    }
+
     fn attempt(&mut self, ground: &Ground) -> Result<Ending, Stop> {
         self.validate()?;
         ground.device.lost.check().map_err(Arc::new)?;
@@ -82,9 +87,11 @@ impl Launch {
             return Err(Stop::Overtaken);
         }
         let (bound, mut ending) = record(&to, &mut parts, &mut queue, kept)?;
+        let recorded = queue.commands();
         queue.commit();
         drop(queue);
         parts.released(&to, &mut ending);
+        self.recorded = recorded;
         self.bound = Some(bound).filter(|bound| bound.is_reusable);
         Ok(ending)
     }

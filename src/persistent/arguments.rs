@@ -40,6 +40,10 @@ impl Arguments {
         self.0.push((name.to_owned(), argument));
     }
 
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Gives the arguments to a launch of a kernel that serves calls.
     pub fn give(&self, mut launch: Launch, serves: Serves) -> Launch {
         for (name, argument) in &self.0 {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use super::admission::Admission;
 use super::bulk::Bulks;
 use super::error::{CallError, ServerFailure};
 use super::frame::Frame;
@@ -74,6 +75,9 @@ pub(super) struct Core {
     /// The heap, of a server following pointers, and how often the heap had grown at the launch of the current lease:
     /// the lease does not see later growth. The most there is where none is on the device.
     pub heap: Option<SharedHeap>,
+    /// Handlers see memory that launches and copies change: arguments, or device globals.
+    pub sees_memory: bool,
+    pub admission: Admission,
     pub covered: AtomicU64,
     /// The host has the heap, so no lease can be launched.
     pub held: AtomicBool,
@@ -134,6 +138,8 @@ impl Core {
             stuck: Mutex::default(),
             wakers: Arc::default(),
             heap: None,
+            sees_memory: false,
+            admission: Admission::default(),
             covered: AtomicU64::new(u64::MAX),
             held: AtomicBool::new(false),
             #[cfg(test)]
@@ -274,8 +280,12 @@ impl Core {
             .map_or_else(|| "the host".to_owned(), |device| device.name().to_owned())
     }
 
-    /// Whether the next lease, and the current lease, see all of the heap; asks the current lease to end if not.
+    /// Whether the next lease, and the current lease, see what the caller has recorded, and all of the heap; asks the current
+    /// lease to end if not.
     pub fn is_up_to_date(&self) -> bool {
+        if !self.admits() {
+            return false;
+        }
         let Some(heap) = &self.heap else {
             return true;
         };

@@ -120,8 +120,8 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
     /// `fn call_cancelled() -> bool` says whether the caller has taken back the call that is being served
     /// ([`CallError::Cancelled`]). The port is free after the answer.
     ///
-    /// On devices with memory of their own a call that has no answer in time is always `Cancelled`: it may have been begun or
-    /// not. In slices `call_cancelled` is always false, since running kernels see nothing of the host.
+    /// On devices with memory of their own a call that was posted and has no answer in time is always `Cancelled`: it may have
+    /// been begun or not. In slices `call_cancelled` is always false, since running kernels see nothing of the host.
     ///
     /// ```
     /// # use std::time::Duration;

@@ -29,6 +29,7 @@
 //! those of calls in the other direction (`rpc::port`), with the roles exchanged. This module uses the launch module;
 //! nothing below knows of it, but the queue knows of kernels that make room (`device::resident`).
 
+mod admission;
 mod arguments;
 mod block;
 mod bridge;

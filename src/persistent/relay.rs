@@ -203,12 +203,14 @@ impl Relay {
         // Before the launch, which sees at least as much.
         let grown = core.heap.as_ref().map_or(0, |heap| heap.shared.grown());
         core.covered.store(grown, Ordering::SeqCst);
+        core.admission.comes();
         let end = self.lease_on_device(lease, granted);
         if !matches!(end, Ok(Attempt::Refused)) {
             self.left = Some(Instant::now());
         }
         let core = &self.core;
         core.covered.store(u64::MAX, Ordering::SeqCst);
+        core.admission.is_over();
         if let Ok(Attempt::Refused) = end {
             // There was none.
             core.leases.store(lease.wrapping_sub(1), Ordering::Relaxed);
@@ -309,6 +311,11 @@ impl Relay {
         if let Some(device) = &core.device {
             let _ = device.flush();
         }
+        if (event.batch()).is_some_and(|batch| self.launch.is_followed_in(batch)) {
+            // Calls of those who have recorded it are not for this lease.
+            core.interrupt();
+        }
+        core.admission.is_there(granted);
         if let Some(left) = self.left.take() {
             core.counters.lease_gaps.record(left.elapsed());
         }
@@ -440,6 +447,8 @@ impl Relay {
     fn cause(&self, own: Option<Cause>, granted: u32) -> Cause {
         let core = &self.core;
         match own {
+            // Others have asked as well, before the lease has ended: it has made room for them.
+            Some(Cause::Time) if core.interrupts().wrapping_sub(granted) > 1 => Cause::Others,
             Some(cause) => cause,
             None if core.interrupts() == granted => Cause::Turns,
             None if core.stage() != Stage::Running => Cause::Stop,

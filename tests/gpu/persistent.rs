@@ -96,6 +96,11 @@ pub fn mixer_of(builder: PersistentKernelBuilder) -> (PersistentKernel, Mixer) {
 }
 
 /// Leases that end neither by time nor because nobody calls.
+/// No lease ends by its time, and is followed by another without calls.
+pub fn untimed(device: &Device) -> LeasePolicy {
+    LeasePolicy::of(device.capabilities()).time(Duration::MAX)
+}
+
 pub fn endless(device: &Device) -> LeasePolicy {
     LeasePolicy::of(device.capabilities())
         .time(Duration::MAX)

@@ -1,9 +1,11 @@
 //! Arguments of servers: buffers, values, textures and samplers by name, in leases, in slices, in batches and for calls of
 //! kernels.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::cases;
 use crate::harness::Fixture;
-use crate::persistent::{MINUTE, builder, start, start_with_pointers};
+use crate::persistent::{MINUTE, builder, start, start_with_pointers, untimed};
 use tombolo::{
     Constants, DeviceBuffer, Program, Ptr,
     launch::LaunchError,
@@ -13,6 +15,7 @@ use tombolo::{
 cases![
     handlers_use_buffers_and_values,
     what_is_written_before_a_call_is_seen_by_the_call,
+    what_is_written_before_a_call_is_seen_while_others_call,
     buffers_of_the_context_come_to_the_server,
     handlers_sample_textures,
     a_work_group_serves_with_arguments,
@@ -112,6 +115,58 @@ fn what_is_written_before_a_call_is_seen_by_the_call(f: &Fixture) {
     assert_eq!(source.read().unwrap(), model);
 }
 
+/// The same while another thread has the server stay on the device: the lease that runs has not seen what is written.
+fn what_is_written_before_a_call_is_seen_while_others_call(f: &Fixture) {
+    const LEN: u32 = 64;
+    let (builder, [source, _log]) = with_table(f, LEN);
+    let server = start(builder);
+    let scaled = server.function::<(u32,), u32>("scaled").unwrap();
+    let logged = server.function::<(u32,), u32>("logged").unwrap();
+    let program = Program::new(
+        "ordinary.wgsl",
+        "@group(0) @binding(0) var<storage, read_write> words: array<u32>;
+         @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) { words[id.x] += 1u; }",
+    )
+    .unwrap();
+    let kernel = f.device.kernel(&program, "main", &Constants::new());
+    let kernel = kernel.unwrap();
+    let mut add = kernel.launch().buffer("words", &source).invocations(LEN);
+    let mut model = values(LEN);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                logged.call_timeout(&(0,), MINUTE).unwrap();
+            }
+        });
+        let seen = (0..60u32).try_for_each(|round| {
+            let at = (round * 13) % LEN;
+            match round % 3 {
+                0 => {
+                    source.write(u64::from(at), &[round * 1000]).unwrap();
+                    model[at as usize] = round * 1000;
+                }
+                // Waited for, and not.
+                1 => add.submit().unwrap().wait_timeout(MINUTE).unwrap(),
+                _ => drop(add.submit().unwrap()),
+            }
+            if round % 3 > 0 {
+                model.iter_mut().for_each(|word| *word += 1);
+            }
+            let expected = model[at as usize] * 3 + 11;
+            let found = scaled.call_timeout(&(at,), MINUTE).unwrap();
+            if found == expected {
+                Ok(())
+            } else {
+                Err(format!("round {round}: {found}, not {expected}"))
+            }
+        });
+        done.store(true, Ordering::Relaxed);
+        seen.unwrap();
+    });
+    assert_eq!(source.read().unwrap(), model);
+}
+
 fn buffers_of_the_context_come_to_the_server(f: &Fixture) {
     const LEN: u32 = 32;
     let source = f.context.buffer_from(&values(LEN)).unwrap();
@@ -121,7 +176,8 @@ fn buffers_of_the_context_come_to_the_server(f: &Fixture) {
         (builder(&f.device, TABLE).handler("scaled"))
             .buffer("source", &source)
             .buffer("log", &log)
-            .value("scale", &[1u32, 0]),
+            .value("scale", &[1u32, 0])
+            .leases(untimed(&f.device)),
     );
     let scaled = server.function::<(u32,), u32>("scaled").unwrap();
     let mut model = vec![POISON; LEN as usize];

@@ -95,10 +95,9 @@ fn not_begun(device: &Device) {
         let (begun, late) = receiver.recv_timeout(MINUTE).unwrap();
         let begun = begun.wait_timeout(MINUTE);
         assert!(is_withdrawn(&begun), "{begun:?}");
-        match knows {
-            true => assert!(is_withdrawn(&late), "{late:?}"),
-            false => assert!(matches!(late, Err(CallError::Cancelled { .. })), "{late:?}"),
-        }
+        // A call that was not posted, because the lease was about to leave, is withdrawn everywhere.
+        let may_be_begun = !knows && matches!(late, Err(CallError::Cancelled { .. }));
+        assert!(is_withdrawn(&late) || may_be_begun, "{late:?}");
     }
     // Their ports are free, and what is called now is not taken for withdrawn.
     for result in count.call_many(&(0..100u32).map(|x| (x,)).collect::<Vec<_>>()) {

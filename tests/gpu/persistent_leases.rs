@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::cases;
 use crate::harness::Fixture;
 use crate::persistent::{
-    ADD, MINUTE, MIX, Mixer, builder, is_sliced, kernel, mix, mixer, start, start_with_pointers,
-    until,
+    ADD, MINUTE, MIX, Mixer, builder, is_sliced, kernel, mix, mixer, mixer_of, start,
+    start_with_pointers, until, untimed,
 };
 use pollster::block_on;
 use tombolo::{
@@ -186,7 +186,7 @@ fn a_call_that_is_not_served_in_time_says_so(f: &Fixture) {
 }
 
 fn an_idle_server_leaves_the_device(f: &Fixture) {
-    let (server, function) = mixer(f);
+    let (server, function) = mixer_of(builder(&f.device, MIX).leases(untimed(&f.device)));
     assert_eq!(server.leases(), 0);
     for round in 0..5 {
         assert_eq!(

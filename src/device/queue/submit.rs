@@ -219,7 +219,7 @@ impl Recorder<'_> {
         let state = &mut *self.state;
         let mut encoder = state.encoder.take()?;
         let batch = std::mem::take(&mut state.batch);
-        batch.holds(std::mem::take(&mut state.held));
+        batch.holds(state.commands, std::mem::take(&mut state.held));
         (state.commands, state.next_look) = (0, 0);
         state.submissions += 1;
         let own = |unsettled: &&mut Unsettled| Arc::ptr_eq(&unsettled.batch, &batch);

@@ -1,6 +1,6 @@
 //! Batches: groups of commands submitted together, and their state.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use super::super::external_dependency::ExternalDependencies;
@@ -41,6 +41,8 @@ pub(crate) struct Batch {
     signal: AtomicU64,
     sent: OnceLock<Instant>,
     closed: AtomicBool,
+    /// Its commands, once closed.
+    commands: AtomicU32,
     /// The signal is that of the batch's own submission, and of no other in front.
     is_own: AtomicBool,
     /// What wgpu keeps for the batch until it is asked about the end is little.
@@ -65,8 +67,15 @@ impl Batch {
         self.closed.store(true, Ordering::Release);
     }
 
-    /// Says how many bytes the buffers of the batch have.
-    pub(crate) fn holds(&self, bytes: u64) {
+    /// Its commands, once it is closed.
+    pub(crate) fn commands(&self) -> Option<u32> {
+        self.is_closed()
+            .then(|| self.commands.load(Ordering::Acquire))
+    }
+
+    /// Says how many commands the batch has, and how many bytes the buffers of it. Before it is closed.
+    pub(crate) fn holds(&self, commands: u32, bytes: u64) {
+        self.commands.store(commands, Ordering::Release);
         self.is_light.store(bytes <= LIGHT, Ordering::Release);
     }
 

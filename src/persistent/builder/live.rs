@@ -66,6 +66,7 @@ impl PersistentKernelBuilder {
             plan.turns,
         );
         core.heap = heap;
+        core.sees_memory = !self.arguments.is_empty() || kernel.shared.compiled.globals.is_some();
         core.urgent = plan.urgent;
         let core = Arc::new(core);
         let resident: Arc<dyn Resident> = Arc::clone(&core) as _;
