@@ -27,9 +27,9 @@ pub struct LeasePolicy {
     /// machine has had time for this process since: on a busy machine later. The first lease has half a minute to begin:
     /// drivers compile a kernel at its first launch.
     pub stuck: Duration,
-    /// How many submissions of others that follow each other closely (within a millisecond) go ahead of the next lease, when
-    /// one has made room: 5 by default. Each waits for a lease to end otherwise, and calls wait for one submission only.
-    /// 0: leases and others take turns.
+    /// How many submissions of others that follow each other closely (within 250 microseconds, or a millisecond on software
+    /// adapters) go ahead of the next lease once one has made room: 5 by default, and calls wait for as many. 0: leases and
+    /// others take turns, so that each submission waits for a lease to end.
     pub gives_way: u32,
 }
 

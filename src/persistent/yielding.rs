@@ -9,8 +9,11 @@ use std::time::Duration;
 use super::core::{Core, Stage};
 use crate::clock::Instant;
 
-/// Others that need the queue within such a time of each other are said to follow each other.
-const CLOSE: Duration = Duration::from_millis(1);
+/// Others that need the queue within such a time of each other are said to follow each other; where kernels run on the processors of
+/// the host, later. Those that follow more slowly lose little by taking turns, and calls wait in vain so long at most.
+const CLOSE: Duration = Duration::from_micros(250);
+/// See [`CLOSE`].
+const CLOSE_ON_HOST: Duration = Duration::from_millis(1);
 /// Between two looks for the next one, where kernels run on the processors of the host.
 const LOOK: Duration = Duration::from_micros(20);
 
@@ -20,25 +23,26 @@ pub(super) struct Yielding(Option<Instant>);
 
 impl Yielding {
     /// How long to wait for each of the next ones, if they follow each other. Behind a lease that has made room at `now`.
-    fn gap(&mut self, now: Instant) -> Option<Duration> {
+    fn gap(&mut self, now: Instant, close: Duration) -> Option<Duration> {
         let last = self.0.replace(now)?;
-        Some(now - last).filter(|&gap| gap < CLOSE)
+        Some(now - last).filter(|&gap| gap < close)
     }
 
     /// Waits until as many have asked for the queue as go ahead of a lease, or one that should have does not.
     pub fn give_way(&mut self, core: &Core) {
-        let Some(gap) = self.gap(Instant::now()) else {
+        let device = core.device.as_ref();
+        let is_on_host = device.is_some_and(|device| device.capabilities().software);
+        let close = if is_on_host { CLOSE_ON_HOST } else { CLOSE };
+        let Some(gap) = self.gap(Instant::now(), close) else {
             return;
         };
-        let device = core.device.as_ref();
-        let is_shared = device.is_some_and(|device| device.capabilities().software);
         for _ in 0..core.policy.gives_way {
             let (known, begun) = (core.interrupts(), Instant::now());
             while core.interrupts() == known {
                 if begun.elapsed() >= gap || core.stage() != Stage::Running {
                     return;
                 }
-                match is_shared {
+                match is_on_host {
                     true => std::thread::sleep(LOOK),
                     false => std::hint::spin_loop(),
                 }
@@ -57,10 +61,12 @@ mod tests {
         let begun = Instant::now();
         let at = |microseconds| begun + Duration::from_micros(microseconds);
         let mut yielding = Yielding::default();
-        assert_eq!(yielding.gap(at(0)), None, "the first one");
-        assert_eq!(yielding.gap(at(80)), Some(Duration::from_micros(80)));
-        assert_eq!(yielding.gap(at(100)), Some(Duration::from_micros(20)));
-        assert_eq!(yielding.gap(at(5_000)), None, "one that comes alone");
-        assert_eq!(yielding.gap(at(5_999)), Some(Duration::from_micros(999)));
+        let mut gap = |microseconds| yielding.gap(at(microseconds), Duration::from_micros(250));
+        assert_eq!(gap(0), None, "the first one");
+        assert_eq!(gap(80), Some(Duration::from_micros(80)));
+        assert_eq!(gap(100), Some(Duration::from_micros(20)));
+        assert_eq!(gap(5_000), None, "one that comes alone");
+        assert_eq!(gap(5_249), Some(Duration::from_micros(249)));
+        assert_eq!(gap(5_499), None, "one that comes later");
     }
 }

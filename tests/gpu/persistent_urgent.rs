@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, mpsc};
 
 use crate::cases;
 use crate::harness::Fixture;
-use crate::persistent::{MINUTE, MIX, Mixer, builder, is_sliced, mix, start};
+use crate::persistent::{MINUTE, MIX, Mixer, builder, is_sliced, mix, start, untimed};
 use tombolo::{
     HostServices, PersistentKernel, Program,
     server::{DeviceFunction, PendingCall, ServerError},
@@ -66,6 +66,8 @@ fn order(f: &Fixture, together: bool, between: bool) -> Vec<u32> {
             .group_handler("note_together")
             .group_size(8),
     };
+    // A lease that is asked to leave gets no calls, which would be posted in the order in which they are waited for.
+    let server = server.leases(untimed(&device));
     let server = start(server.ports(16).urgent_ports(8).buffer("order", &order));
     let name = |name: &str| {
         if together {
