@@ -7,7 +7,7 @@ use crate::cases;
 use crate::harness::Fixture;
 use crate::persistent::{MINUTE, builder, start, start_with_pointers, untimed};
 use tombolo::{
-    Constants, DeviceBuffer, Program, Ptr,
+    Constants, DeviceBuffer, Launch, Program, Ptr,
     launch::LaunchError,
     server::{CallError, PersistentKernelBuilder, ServerError},
 };
@@ -77,22 +77,26 @@ fn handlers_use_buffers_and_values(f: &Fixture) {
     }
 }
 
-/// Writes, copies and launches on the same memory take turns with the server, again and again.
-fn what_is_written_before_a_call_is_seen_by_the_call(f: &Fixture) {
-    const LEN: u32 = 64;
-    let (builder, [source, log]) = with_table(f, LEN);
-    let server = start(builder);
-    let scaled = server.function::<(u32,), u32>("scaled").unwrap();
+/// A launch that adds 1 to each word.
+fn addition(f: &Fixture, words: &DeviceBuffer<u32>, len: u32) -> Launch {
     let program = Program::new(
         "ordinary.wgsl",
         "@group(0) @binding(0) var<storage, read_write> words: array<u32>;
          @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) { words[id.x] += 1u; }",
     )
     .unwrap();
-    let add = (f.device)
-        .kernel(&program, "main", &Constants::new())
-        .unwrap();
-    let mut add = add.launch().buffer("words", &source).invocations(LEN);
+    let kernel = f.device.kernel(&program, "main", &Constants::new());
+    let launch = kernel.unwrap().launch();
+    launch.buffer("words", words).invocations(len)
+}
+
+/// Writes, copies and launches on the same memory take turns with the server, again and again.
+fn what_is_written_before_a_call_is_seen_by_the_call(f: &Fixture) {
+    const LEN: u32 = 64;
+    let (builder, [source, log]) = with_table(f, LEN);
+    let server = start(builder);
+    let scaled = server.function::<(u32,), u32>("scaled").unwrap();
+    let mut add = addition(f, &source, LEN);
     let mut model = values(LEN);
     for round in 0..20u32 {
         let at = (round * 13) % LEN;
@@ -122,15 +126,7 @@ fn what_is_written_before_a_call_is_seen_while_others_call(f: &Fixture) {
     let server = start(builder);
     let scaled = server.function::<(u32,), u32>("scaled").unwrap();
     let logged = server.function::<(u32,), u32>("logged").unwrap();
-    let program = Program::new(
-        "ordinary.wgsl",
-        "@group(0) @binding(0) var<storage, read_write> words: array<u32>;
-         @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) { words[id.x] += 1u; }",
-    )
-    .unwrap();
-    let kernel = f.device.kernel(&program, "main", &Constants::new());
-    let kernel = kernel.unwrap();
-    let mut add = kernel.launch().buffer("words", &source).invocations(LEN);
+    let mut add = addition(f, &source, LEN);
     let mut model = values(LEN);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
