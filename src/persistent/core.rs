@@ -75,10 +75,10 @@ pub(super) struct Core {
     /// The heap, of a server following pointers, and how often the heap had grown at the launch of the current lease:
     /// the lease does not see later growth. The most there is where none is on the device.
     pub heap: Option<SharedHeap>,
+    pub covered: AtomicU64,
     /// Handlers see memory that launches and copies change: arguments, or device globals.
     pub sees_memory: bool,
     pub admission: Admission,
-    pub covered: AtomicU64,
     /// The host has the heap, so no lease can be launched.
     pub held: AtomicBool,
     /// Has the next lease end without a word.

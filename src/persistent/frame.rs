@@ -10,8 +10,8 @@
 //!
 //! The clients' locks are not in there: threads of the host keep the locks to themselves. In place of locks the kernel
 //! notes the calls taken. Devices with memory of their own get two copies of each: the host's writes lie where the
-//! kernel polls, and the kernel's writes where the host polls; and their mailboxes lie in the packets. Without live memory the ports are the host's alone, and
-//! calls are taken out in the kernel's place ([`super::sliced`]).
+//! kernel polls, and the kernel's writes where the host polls; and their mailboxes lie in the packets. Without live memory
+//! the ports are the host's alone, and calls are taken out in the kernel's place ([`super::sliced`]).
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 

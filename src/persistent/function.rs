@@ -34,7 +34,7 @@ pub(super) fn room<'w>(
 const CALLEES: usize = 16;
 
 /// A handler of a server, as calls on their way hold it. All of 16 threads that begin calls would count the holders of one: on 16
-/// processors each count took so long that there were a third as many calls.
+/// processors each count took so long that there were two fifths of the calls.
 #[repr(align(128))]
 pub(super) struct Callee {
     pub core: Arc<Core>,

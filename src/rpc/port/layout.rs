@@ -204,9 +204,10 @@ mod tests {
             for port in 0..ports {
                 claim(layout.lock(port), 1, 1);
                 if in_packets {
-                    // In words that the two sides of such ports make no use of.
-                    assert!((0..PREFIX).contains(&(layout.request(port) - layout.arguments(port))));
-                    assert!((0..PREFIX).contains(&(layout.reply(port) - layout.results(port))));
+                    // In the word of the prefix that is neither opcode or status, nor length or lease, nor seal or withdrawal.
+                    let free = (2..PREFIX).find(|&word| word != SEAL).unwrap();
+                    assert_eq!(layout.request(port), layout.arguments(port) + free);
+                    assert_eq!(layout.reply(port), layout.results(port) + free);
                 } else {
                     claim(layout.request(port), 1, 1);
                     claim(layout.reply(port), 1, 2);
