@@ -60,4 +60,6 @@ pub(crate) struct Group {
     pub(crate) runtime: *mut c_void,
     pub(crate) id: [u32; 3],
     pub(crate) count: [u32; 3],
+    /// One if no other thread accesses what the kernel's [reductions](super::Reduction) are made of meanwhile; else zero
+    pub(crate) apart: u32,
 }

@@ -24,7 +24,7 @@ use cranelift_codegen::{Context, control::ControlPlane};
 use naga::{ShaderStage, back::pipeline_constants::process_overrides};
 
 pub(crate) use emit::Options;
-pub(crate) use ir::BindingUse;
+pub(crate) use ir::{BindingUse, Combine, Reduction};
 
 use self::{
     abi::KernelFn,

@@ -26,7 +26,7 @@ use std::{
 
 use super::{
     emit::Options,
-    ir::{BindingUse, Program},
+    ir::{BindingUse, Combine, Program, Reduction},
 };
 use crate::jit::target;
 
@@ -283,8 +283,15 @@ fn write(out: &mut Vec<u8>, key: Key, compiled: &Compiled) {
         put(out, [used.least]);
         put(
             out,
-            [used.array.is_some(), used.uniform, used.constant].map(u64::from),
+            [
+                used.array.is_some(),
+                used.uniform,
+                used.constant,
+                used.shared,
+            ]
+            .map(u64::from),
         );
+        put(out, [reduction_number(used.reduction)]);
     }
     put(
         out,
@@ -377,8 +384,35 @@ impl<'a> Reader<'a> {
             array: self.flag()?.then_some(array),
             uniform: self.flag()?,
             constant: self.flag()?,
+            shared: self.flag()?,
+            reduction: reduction_of(self.number()?)?,
         })
     }
+}
+
+/// The kinds of reductions, by their numbers in data.
+const COMBINES: [Combine; 4] = [Combine::Add, Combine::Or, Combine::Xor, Combine::Max];
+
+/// Zero for none; else the place among [`COMBINES`] beside the size of words.
+fn reduction_number(reduction: Option<Reduction>) -> u64 {
+    reduction.map_or(0, |reduction| {
+        let is_it = |combine: &Combine| *combine == reduction.combine;
+        let place = COMBINES.iter().position(is_it).unwrap_or_default() as u64;
+        place << 8 | u64::from(reduction.word_bytes)
+    })
+}
+
+/// What [`reduction_number`] was of. `None` if it was of nothing.
+fn reduction_of(number: u64) -> Option<Option<Reduction>> {
+    if number == 0 {
+        return Some(None);
+    }
+    let word_bytes = number as u8;
+    let combine = *COMBINES.get(usize::try_from(number >> 8).ok()?)?;
+    matches!(word_bytes, 4 | 8).then_some(Some(Reduction {
+        combine,
+        word_bytes,
+    }))
 }
 
 #[cfg(test)]
@@ -398,6 +432,11 @@ mod tests {
                 least: 1 << 40,
                 uniform: false,
                 constant: true,
+                shared: true,
+                reduction: Some(Reduction {
+                    combine: Combine::Max,
+                    word_bytes: 8,
+                }),
             }],
             workgroup_bytes: 1 << 33,
             frame_bytes: 7,

@@ -23,6 +23,7 @@ use super::{
     fault::{self, Fault},
     grid::Grid,
     loss::{self, Loss},
+    reduction::Copies,
     scratch::Scratch,
 };
 use crate::{
@@ -243,12 +244,30 @@ fn run(grid: &Grid, scratch: &mut Scratch, report: &Report, yielder: &Yielder<()
         runtime: NonNull::from(&mut runtime).as_ptr().cast::<c_void>(),
         id: [0; 3],
         count: grid.count,
+        apart: u32::from(grid.reductions.is_alone()),
     };
+    let mut copies = None;
     while let Some(claimed) = grid.claim() {
-        report.claimed.set(claimed.end - claimed.start);
+        if report.claimed.get() == 0 {
+            copies = grid.reductions.begin(&grid.buffers, &mut scratch.copies);
+            if let Some(Copies { resources }) = &copies {
+                group.resources = resources.as_ptr();
+                group.apart = 1;
+            }
+        }
+        report
+            .claimed
+            .set(report.claimed.get() + claimed.end - claimed.start);
         if !piece(grid, claimed, &mut group) {
             grid.abandon();
         }
+        if copies.is_none() {
+            grid.end(report.claimed.take());
+        }
+    }
+    // Work-groups have ended when what they counted is in the buffers.
+    if let Some(copies) = copies {
+        grid.reductions.end(&grid.buffers, &copies);
         grid.end(report.claimed.take());
     }
 }

@@ -9,7 +9,9 @@ use std::{
     thread::Thread,
 };
 
-use super::loss::Loss;
+use smallvec::SmallVec;
+
+use super::{loss::Loss, reduction::Reductions};
 use crate::{
     compile::{Kernel, abi::BoundResource},
     sanitizer::Monitor,
@@ -27,6 +29,7 @@ pub(crate) struct Grid {
     pub(crate) kernel: Arc<Kernel>,
     /// In the order of [`Kernel::bindings`]
     pub(crate) buffers: Vec<BoundResource>,
+    pub(super) reductions: Reductions,
     pub(crate) immediates: Arc<[u32]>,
     pub(crate) count: [u32; 3],
     pub(crate) zero_workgroup: bool,
@@ -59,6 +62,8 @@ unsafe impl Sync for Grid {}
 pub(crate) struct Dispatch {
     pub(crate) kernel: Arc<Kernel>,
     pub(crate) buffers: Vec<BoundResource>,
+    /// Those buffers that the kernel uses for a [reduction](crate::compile::Reduction), and that nobody else sees
+    pub(crate) reduced: SmallVec<[usize; 2]>,
     pub(crate) immediates: Arc<[u32]>,
     pub(crate) count: [u32; 3],
     pub(crate) zero_workgroup: bool,
@@ -73,6 +78,7 @@ impl Grid {
         let Dispatch {
             kernel,
             buffers,
+            reduced,
             immediates,
             count,
             zero_workgroup,
@@ -83,6 +89,7 @@ impl Grid {
             .iter()
             .fold(1u64, |total, &extent| total.saturating_mul(extent.into()));
         Self {
+            reductions: Reductions::new(&kernel, &buffers, &reduced, total, threads),
             buffers,
             immediates,
             count,

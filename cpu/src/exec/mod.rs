@@ -4,6 +4,7 @@
 //! - [`grid`]: the work-groups of one dispatch, claimed by threads with time.
 //! - [`fiber`]: a stack for work-groups, so that a waiting work-group can be suspended and resumed.
 //! - [`pool`]: helper threads.
+//! - [`reduction`]: what threads of a dispatch count apart.
 //! - [`copy`]: copies of many bytes.
 //! - [`fault`]: recovery from a kernel's access to forbidden memory.
 //! - [`float`]: rounding of floats on the threads of the host.
@@ -16,5 +17,6 @@ mod float;
 pub(crate) mod grid;
 pub(crate) mod loss;
 pub(crate) mod pool;
+mod reduction;
 mod scratch;
 pub(crate) mod timeline;

@@ -9,6 +9,8 @@ const ALIGNMENT: usize = 64;
 pub(super) struct Scratch {
     memory: Option<(NonNull<u8>, Layout)>,
     workgroup_bytes: usize,
+    /// Copies of buffers that are reduced
+    pub(super) copies: Vec<u64>,
 }
 
 impl Scratch {
@@ -16,6 +18,7 @@ impl Scratch {
         Self {
             memory: None,
             workgroup_bytes: 0,
+            copies: Vec::new(),
         }
     }
 

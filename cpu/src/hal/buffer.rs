@@ -27,6 +27,8 @@ enum Owner {
     /// The buffer itself
     Own {
         layout: Layout,
+        /// Whether the host may map it
+        mapped: bool,
         /// Bytes that commands have written: one range of perhaps several
         written: Mutex<Range<u64>>,
     },
@@ -104,11 +106,11 @@ impl Drop for Memory {
 }
 
 impl Buffer {
-    /// A buffer of zeros.
+    /// A buffer of zeros, for the host to map or not.
     ///
     /// # Errors
     /// [`hal::DeviceError::OutOfMemory`] if there is no such memory.
-    pub(super) fn new(bytes: u64) -> DeviceResult<Self> {
+    pub(super) fn new(bytes: u64, mapped: bool) -> DeviceResult<Self> {
         let size = usize::try_from(bytes.max(1)).ok();
         let layout = size.and_then(|size| {
             let size = size.checked_next_multiple_of(ALIGNMENT)?;
@@ -124,6 +126,7 @@ impl Buffer {
                 bytes,
                 owner: Owner::Own {
                     layout,
+                    mapped,
                     written: Mutex::new(0..0),
                 },
                 has_gaps: false,
@@ -188,12 +191,21 @@ impl Buffer {
         }
     }
 
+    /// Whether somebody beside the device may look at the memory while kernels run.
+    pub(super) fn is_shared(&self) -> bool {
+        match self.memory.owner {
+            Owner::Own { mapped, .. } => mapped,
+            Owner::Lender(_) | Owner::Loan { .. } => true,
+        }
+    }
+
     /// Whether some of the bytes may not be there.
     pub(super) fn has_gaps(&self) -> bool {
         self.memory.has_gaps
     }
 
-    /// Where the memory begins. It stays there as long as a handle of the buffer lives.
+    /// Where the memory begins. It stays there as long as a handle of the buffer lives. What kernels write to a buffer that is not
+    /// for the host to map may arrive there at the end of their dispatch alone.
     pub fn address(&self) -> NonNull<u8> {
         self.memory.address
     }
@@ -329,7 +341,7 @@ mod tests {
 
     #[test]
     fn a_binding_gives_its_buffer() {
-        let buffer = Buffer::new(256).unwrap();
+        let buffer = Buffer::new(256, false).unwrap();
         let binding =
             hal::BufferBinding::new_unchecked(&buffer, 16, wgpu_types::BufferSize::new(32));
         let found = of_binding(&binding).unwrap();
@@ -348,6 +360,18 @@ mod tests {
         assert_eq!(buffer.range(8..64).map(|(_, bytes)| bytes), Some(56));
         drop(buffer);
         assert_eq!(Arc::strong_count(&lent), 1);
+    }
+
+    /// What kernels count there must not wait for the end of a dispatch.
+    #[test]
+    fn the_host_may_see_what_it_maps_or_lends() {
+        assert!(!Buffer::new(64, false).unwrap().is_shared());
+        assert!(Buffer::new(64, true).unwrap().is_shared());
+        let mut bytes = [7u8; 64];
+        let address = NonNull::from(&mut bytes).cast();
+        // SAFETY: the bytes are not accessed at all.
+        let lent = unsafe { Buffer::from_host(address, 64, Box::new(())) };
+        assert!(lent.is_shared());
     }
 
     #[test]
@@ -373,7 +397,7 @@ mod tests {
 
     #[test]
     fn copies_leave_out_what_is_not_there() {
-        let whole = Buffer::new(32).unwrap();
+        let whole = Buffer::new(32, false).unwrap();
         let mut bytes = [0u8; 9];
         let address = NonNull::from(&mut bytes).cast();
         for first in 0..4usize {
@@ -393,11 +417,11 @@ mod tests {
     #[test]
     fn more_than_there_is_is_out_of_memory() {
         assert!(matches!(
-            Buffer::new(u64::MAX),
+            Buffer::new(u64::MAX, false),
             Err(hal::DeviceError::OutOfMemory)
         ));
         assert!(matches!(
-            Buffer::new(1 << 62),
+            Buffer::new(1 << 62, false),
             Err(hal::DeviceError::OutOfMemory)
         ));
     }

@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, atomic::AtomicU32},
 };
 
+use smallvec::SmallVec;
 use wgpu_hal as hal;
 
 use super::{
@@ -26,6 +27,8 @@ const SMALL_DISPATCH: u64 = 32 * 1024;
 pub(super) struct Bound {
     pub(super) pipeline: ComputePipeline,
     pub(super) buffers: Vec<BoundResource>,
+    /// Those of `buffers` that nobody but a reduction of the kernel uses
+    pub(super) reduced: SmallVec<[usize; 2]>,
     /// Keeps the memory of `buffers` alive
     #[expect(dead_code, reason = "kept for what its destructor does")]
     pub(super) groups: Vec<BindGroup>,
@@ -166,6 +169,7 @@ impl Bound {
         let dispatch = Dispatch {
             kernel: self.pipeline.kernel.clone(),
             buffers: self.buffers.clone(),
+            reduced: self.reduced.clone(),
             immediates: self.immediates.clone(),
             count,
             zero_workgroup: self.pipeline.zero_workgroup,
@@ -233,7 +237,7 @@ mod tests {
 
     /// The first 12 bytes of a buffer, copied to memory on loan, of which byte 1 is the first.
     fn copy_to(to: &Buffer) -> Command {
-        let from = Buffer::new(16).unwrap();
+        let from = Buffer::new(16, false).unwrap();
         let (start, bytes) = from.range(0..16).unwrap();
         // SAFETY: nobody else has the buffer yet.
         unsafe { start.write_bytes(5, bytes) };

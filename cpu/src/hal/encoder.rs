@@ -2,6 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
+use smallvec::SmallVec;
 use wgpu_hal as hal;
 use wgpu_types as wgt;
 
@@ -54,17 +55,24 @@ impl Pass {
         }
         let pipeline = self.pipeline.clone()?;
         let mut buffers = Vec::with_capacity(pipeline.kernel.bindings.len());
+        let mut reduced = SmallVec::new();
         for used in &pipeline.kernel.bindings {
             let (group, offsets) = self.groups.get(used.group as usize)?.as_ref()?;
             let found = group.find(used.binding, used.element)?;
             let has_gaps = matches!(found, Resource::Buffer { buffer, .. } if buffer.has_gaps());
             self.is_unsafe |= has_gaps && pipeline.kernel.lanes > 1;
+            let unseen = matches!(found, Resource::Buffer { buffer, .. } if !buffer.is_shared());
+            if used.reduction.is_some() && unseen {
+                reduced.push(buffers.len());
+            }
             buffers.push(bound_resource(found, used, offsets)?);
         }
+        reduced.retain(|&mut index| is_apart(&buffers, index));
         let zeros = || Arc::from([0; IMMEDIATE_WORDS]);
         let bound = Arc::new(Bound {
             pipeline,
             buffers,
+            reduced,
             groups: self
                 .groups
                 .iter()
@@ -77,6 +85,20 @@ impl Pass {
         self.bound = Some(bound.clone());
         Some(bound)
     }
+}
+
+/// Whether no other resource has bytes of one.
+fn is_apart(resources: &[BoundResource], index: usize) -> bool {
+    let range = |resource: &BoundResource| {
+        let start = resource.address.addr() as u64;
+        start..start.saturating_add(resource.bytes)
+    };
+    let own = range(&resources[index]);
+    let mut others = resources.iter().enumerate().filter(|&(at, _)| at != index);
+    others.all(|(_, other)| {
+        let other = range(other);
+        other.end <= own.start || own.end <= other.start
+    })
 }
 
 /// What a kernel is told about a resource.

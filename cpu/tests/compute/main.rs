@@ -14,6 +14,7 @@ mod lanes;
 mod limits;
 mod memory;
 mod queue;
+mod reductions;
 mod sanitizer;
 mod schedules;
 mod stretches;

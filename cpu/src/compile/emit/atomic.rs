@@ -1,7 +1,8 @@
-//! Atomic operations. Memory of a work-group needs no indivisible ones: one thread runs the whole group.
+//! Atomic operations. Memory of a work-group needs no indivisible ones: one thread runs the whole group. Nor do copies of
+//! buffers that a thread reduces apart from others ([`Group::apart`]).
 
 use cranelift_codegen::ir::{
-    self, AtomicRmwOp, BlockArg, InstBuilder, MemFlagsData, condcodes::IntCC,
+    self, AtomicRmwOp, BlockArg, InstBuilder, MemFlagsData, condcodes::IntCC, types,
 };
 
 use super::{
@@ -9,8 +10,9 @@ use super::{
     memory::{aligned, integer},
 };
 use crate::compile::{
+    abi::Group,
     error::{Result, internal},
-    ir::{Atomic, AtomicFunction as F, Base, Type},
+    ir::{Atomic, AtomicFunction as F, Base, BindingAt, Type},
 };
 
 impl Emitter<'_> {
@@ -49,9 +51,39 @@ impl Emitter<'_> {
             Ok(self.exchange_alone(ty, atomic.function, address, value, compare))
         } else if ty.is_float() && atomic.function == F::Add {
             Ok(self.add_float(ty, address, value))
+        } else if self.is_of_reduction(atomic) {
+            self.reduce(ty, atomic.function, address, value)
         } else {
             self.exchange(ty, atomic.function, address, value, compare)
         }
+    }
+
+    fn is_of_reduction(&self, atomic: &Atomic) -> bool {
+        let Base::Binding(BindingAt { first, index: None }) = atomic.place.base else {
+            return false;
+        };
+        self.program.bindings[first].reduction.is_some()
+    }
+
+    /// Changes memory that other threads may change or not, as the caller of the kernel says. Nobody needs the result.
+    fn reduce(
+        &mut self,
+        ty: Type,
+        function: F,
+        address: ir::Value,
+        value: ir::Value,
+    ) -> Result<ir::Value> {
+        let apart = self.group_field(types::I32, std::mem::offset_of!(Group, apart));
+        let [alone, shared, done] = [(); 3].map(|()| self.b.create_block());
+        self.b.ins().brif(apart, alone, &[], shared, &[]);
+        self.b.switch_to_block(alone);
+        self.exchange_alone(ty, function, address, value, None);
+        self.b.ins().jump(done, &[]);
+        self.b.switch_to_block(shared);
+        self.exchange(ty, function, address, value, None)?;
+        self.b.ins().jump(done, &[]);
+        self.b.switch_to_block(done);
+        Ok(self.constant(ty, 0))
     }
 
     /// Exchanges memory that other threads may change. Returns what was there.

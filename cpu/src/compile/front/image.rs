@@ -50,6 +50,8 @@ impl Front<'_> {
             least: 0,
             uniform: false,
             constant: false,
+            shared: false,
+            reduction: None,
         };
         let first = self.enter_bindings(resource, count)?;
         Ok(match count {

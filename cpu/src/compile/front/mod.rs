@@ -236,6 +236,8 @@ impl<'a> Front<'a> {
             least: self.layouts.bytes(ty, Space::Host)?.into(),
             uniform,
             constant: uniform || !writes && !decorated,
+            shared: decorated,
+            reduction: None,
         };
         let first = self.enter_bindings(buffer, count)?;
         Ok(match count {

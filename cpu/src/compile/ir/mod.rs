@@ -440,6 +440,28 @@ pub(crate) struct BindingUse {
     pub(crate) uniform: bool,
     /// Whether nobody writes to it while a work-group runs
     pub(crate) constant: bool,
+    /// Whether somebody beside the dispatch may look at it or write to it meanwhile
+    pub(crate) shared: bool,
+    /// What the whole use is, if it is a reduction: known of a finished program
+    pub(crate) reduction: Option<Reduction>,
+}
+
+/// The use of a buffer for nothing but atomic operations of one kind whose results nobody needs, on words of one size.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Reduction {
+    pub(crate) combine: Combine,
+    /// 4 or 8
+    pub(crate) word_bytes: u8,
+}
+
+/// How a reduction combines words: in any order, and with zero to no effect.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Combine {
+    Add,
+    Or,
+    Xor,
+    /// The greater one, without signs
+    Max,
 }
 
 /// A kernel, as one invocation runs it.

@@ -8,6 +8,7 @@ pub(crate) mod live;
 mod promote;
 mod prune;
 pub(crate) mod range;
+mod reduction;
 mod simplify;
 pub(crate) mod stretches;
 mod together;
@@ -40,6 +41,7 @@ pub(crate) fn run(program: Program) -> Result<Program> {
     check(&improved, "counting passes")?;
     improved = cross::carry_over_barriers(improved);
     check(&improved, "carrying values over barriers")?;
+    reduction::find(&mut improved);
     Ok(improved)
 }
 

@@ -110,6 +110,8 @@ fn program(operands: &[Type], ty: Type, op: impl FnOnce(&[Value]) -> Op) -> Prog
         least: 0,
         uniform: false,
         constant: false,
+        shared: false,
+        reduction: None,
     });
     let at = BindingAt {
         first: binding,

@@ -2,7 +2,7 @@
 
 use super::{lowered, optimized, run};
 use crate::compile::{
-    ir::{Comparison, Op, Program, Statement, visit},
+    ir::{Combine, Comparison, Op, Program, Reduction, Statement, visit},
     passes::{
         live,
         trips::{self, Poll},
@@ -445,4 +445,62 @@ fn nothing_is_added_without_instruments() {
     assert_eq!(checked.sites.len(), 5);
     let checked = super::all_passes::run(checked).unwrap();
     assert!(calls(&checked), "{checked}");
+}
+
+/// The reduction that each binding is used for, in the order of the bindings.
+fn reductions(declarations: &str, body: &str) -> Vec<Option<(Combine, u8)>> {
+    let program = optimized(&format!(
+        "{declarations}
+         @compute @workgroup_size(4) fn main(@builtin(local_invocation_index) i: u32) {{ {body} }}"
+    ));
+    let of = |reduction: Reduction| (reduction.combine, reduction.word_bytes);
+    let bindings = program.bindings.values();
+    bindings.map(|used| used.reduction.map(of)).collect()
+}
+
+#[test]
+fn buffers_that_are_only_added_to_are_reductions() {
+    let bins = "@group(0) @binding(0) var<storage, read_write> bins: array<atomic<u32>>;";
+    let add = Some((Combine::Add, 4));
+    let cases = [
+        ("atomicAdd(&bins[i], 1u); atomicSub(&bins[i + 1], i);", add),
+        (
+            "if i < arrayLength(&bins) { atomicAdd(&bins[i], 1u); }",
+            add,
+        ),
+        ("atomicOr(&bins[0], i);", Some((Combine::Or, 4))),
+        ("atomicXor(&bins[0], i);", Some((Combine::Xor, 4))),
+        ("atomicMax(&bins[0], i);", Some((Combine::Max, 4))),
+        ("let unneeded = atomicAdd(&bins[i], 1u);", add),
+        // One needs what was there.
+        ("atomicAdd(&bins[atomicAdd(&bins[0], 1u)], 1u);", None),
+        // Zero is not what these begin with.
+        ("atomicMin(&bins[0], i);", None),
+        ("atomicAnd(&bins[0], i);", None),
+        // The order shows.
+        ("atomicAdd(&bins[0], i); atomicMax(&bins[0], i);", None),
+        ("atomicStore(&bins[0], i);", None),
+        ("atomicExchange(&bins[0], i);", None),
+        // Somebody looks.
+        (
+            "atomicAdd(&bins[0], 1u); while atomicLoad(&bins[0]) < 4u {}",
+            None,
+        ),
+        ("_ = 1u;", None),
+    ];
+    for (body, expected) in cases {
+        let found = reductions(bins, body);
+        assert_eq!(found.first().copied().flatten(), expected, "{body}");
+    }
+    let wide = "@group(0) @binding(0) var<storage, read_write> sum: atomic<u64>;
+        @group(0) @binding(1) var<storage, read_write> signed: atomic<i32>;
+        @group(0) @binding(2) var<storage, read_write> sums: array<atomic<f32>>;
+        @group(0) @binding(3) var<storage, read> by: array<u32>;";
+    let body = "atomicAdd(&sum, u64(by[i])); atomicAdd(&signed, -1); atomicAdd(&sums[i], 1.0);";
+    assert_eq!(
+        reductions(wide, body),
+        [Some((Combine::Add, 8)), add, None, None]
+    );
+    let signed = "atomicAdd(&sum, 1lu); atomicMax(&signed, -1); atomicAdd(&sums[i], f32(by[i]));";
+    assert_eq!(reductions(wide, signed)[1], None, "signs matter");
 }

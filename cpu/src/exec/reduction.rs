@@ -1,0 +1,167 @@
+//! Reductions of a dispatch: each fiber combines into copies of its own, and the copies into the buffers when it ends.
+//!
+//! Which buffers a kernel uses for nothing else is found by `compile/passes/reduction.rs`, and which of those nobody else sees
+//! by `hal/encoder.rs`. Code has both ways to combine, and asks the group that it is called with ([`Group::apart`]).
+//!
+//! [`Group::apart`]: crate::compile::abi::Group::apart
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use smallvec::SmallVec;
+
+use crate::compile::{Combine, Kernel, Reduction, abi::BoundResource};
+
+/// The most bytes of a fiber's copies: they stay in the cache of its processor.
+const MOST_BYTES: u64 = 64 << 10;
+
+/// Invocations for each word of each thread's copies, at least: a copy is zeroed, and read once.
+const INVOCATIONS_A_WORD: u64 = 4;
+
+/// A buffer of a grid that is reduced.
+#[derive(Clone, Copy, Debug)]
+struct Reduced {
+    /// Among the resources of the grid
+    resource: usize,
+    reduction: Reduction,
+    /// Where a copy begins, in words of 64 bits
+    start: usize,
+    /// Words of the reduction's size
+    words: usize,
+}
+
+/// The reductions of a grid.
+#[derive(Debug, Default)]
+pub(super) struct Reductions {
+    reduced: SmallVec<[Reduced; 1]>,
+    /// Words of 64 bits of all copies of a fiber
+    words: usize,
+    /// Whether one thread runs all work-groups, and needs no copies
+    alone: bool,
+}
+
+/// What a fiber's kernel is called with instead of the grid's resources.
+pub(super) struct Copies {
+    pub(super) resources: Vec<BoundResource>,
+}
+
+impl Reductions {
+    /// The reductions among `candidates`, which are places in `resources`, of so many invocations in `groups` work-groups on
+    /// `threads` threads. None if they do not pay.
+    pub(super) fn new(
+        kernel: &Kernel,
+        resources: &[BoundResource],
+        candidates: &[usize],
+        groups: u64,
+        threads: u64,
+    ) -> Self {
+        let mut found = Self::default();
+        let all = kernel
+            .bindings
+            .iter()
+            .filter(|used| used.reduction.is_some());
+        // Whoever waits for others may wait for what others count.
+        if candidates.is_empty() || all.count() > candidates.len() || kernel.waits {
+            return found;
+        }
+        if threads < 2 || groups < 2 {
+            found.alone = true;
+            return found;
+        }
+        for &resource in candidates {
+            let reduction = kernel
+                .bindings
+                .get(resource)
+                .and_then(|used| used.reduction);
+            let (Some(reduction), Some(bound)) = (reduction, resources.get(resource)) else {
+                continue;
+            };
+            if bound.bytes > MOST_BYTES {
+                return Self::default();
+            }
+            let bytes = bound.bytes as usize;
+            found.reduced.push(Reduced {
+                resource,
+                reduction,
+                start: found.words,
+                words: bytes / usize::from(reduction.word_bytes),
+            });
+            found.words += bytes.div_ceil(8);
+        }
+        let invocations = kernel.workgroup_size.iter().map(|&n| u64::from(n));
+        let invocations = invocations.product::<u64>().saturating_mul(groups);
+        let words = found.words as u64;
+        if words * 8 > MOST_BYTES || words * threads * INVOCATIONS_A_WORD > invocations {
+            return Self::default();
+        }
+        found
+    }
+
+    /// Whether kernels without copies have the buffers to themselves.
+    pub(super) fn is_alone(&self) -> bool {
+        self.alone
+    }
+
+    /// Copies of zeros in `memory`. `None` without reductions, or without memory: then fibers combine in the buffers.
+    pub(super) fn begin(
+        &self,
+        resources: &[BoundResource],
+        memory: &mut Vec<u64>,
+    ) -> Option<Copies> {
+        if self.reduced.is_empty() {
+            return None;
+        }
+        memory.clear();
+        memory.try_reserve(self.words).ok()?;
+        memory.resize(self.words, 0);
+        let mut resources = resources.to_vec();
+        for reduced in &self.reduced {
+            // Inside the memory, whose length is the sum of all.
+            resources[reduced.resource].address =
+                memory.as_mut_ptr().wrapping_add(reduced.start).cast();
+        }
+        Some(Copies { resources })
+    }
+
+    /// Combines copies into the buffers.
+    pub(super) fn end(&self, resources: &[BoundResource], copies: &Copies) {
+        for reduced in &self.reduced {
+            let from = copies.resources[reduced.resource].address;
+            let to = resources[reduced.resource].address;
+            // SAFETY: both have at least so many words, aligned as their type: a copy begins at a word of 64 bits, and a
+            // binding at what its type asks for. The copy is this fiber's; other threads access the buffer by atomic
+            // operations alone, by the plan of reductions.
+            unsafe {
+                match reduced.reduction.word_bytes {
+                    8 => combine_64(reduced, from.cast(), to.cast()),
+                    _ => combine_32(reduced, from.cast(), to.cast()),
+                }
+            }
+        }
+    }
+}
+
+macro_rules! combine {
+    ($name:ident, $word:ty, $atomic:ty) => {
+        /// # Safety
+        /// `from` and `to` point to as many aligned words as `reduced` says, of which those from `to` on are accessed by atomic
+        /// operations alone, and the others by nobody else.
+        unsafe fn $name(reduced: &Reduced, from: *const $word, to: *mut $word) {
+            for index in 0..reduced.words {
+                // SAFETY: by the caller.
+                let (word, to) =
+                    unsafe { (from.add(index).read(), <$atomic>::from_ptr(to.add(index))) };
+                if word == 0 {
+                    continue;
+                }
+                match reduced.reduction.combine {
+                    Combine::Add => to.fetch_add(word, Relaxed),
+                    Combine::Or => to.fetch_or(word, Relaxed),
+                    Combine::Xor => to.fetch_xor(word, Relaxed),
+                    Combine::Max => to.fetch_max(word, Relaxed),
+                };
+            }
+        }
+    };
+}
+combine!(combine_32, u32, AtomicU32);
+combine!(combine_64, u64, AtomicU64);
