@@ -5,7 +5,10 @@
 //!
 //! [`Group::apart`]: crate::compile::abi::Group::apart
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::{
+    slice,
+    sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed},
+};
 
 use smallvec::SmallVec;
 
@@ -127,13 +130,25 @@ impl Reductions {
         for reduced in &self.reduced {
             let from = copies.resources[reduced.resource].address;
             let to = resources[reduced.resource].address;
+            let Reduced {
+                reduction:
+                    Reduction {
+                        combine,
+                        word_bytes,
+                    },
+                words,
+                ..
+            } = *reduced;
             // SAFETY: both have at least so many words, aligned as their type: a copy begins at a word of 64 bits, and a
             // binding at what its type asks for. The copy is this fiber's; other threads access the buffer by atomic
             // operations alone, by the plan of reductions.
             unsafe {
-                match reduced.reduction.word_bytes {
-                    8 => combine_64(reduced, from.cast(), to.cast()),
-                    _ => combine_32(reduced, from.cast(), to.cast()),
+                if word_bytes == 8 {
+                    let to = slice::from_raw_parts(to.cast::<AtomicU64>(), words);
+                    combine_64(combine, slice::from_raw_parts(from.cast(), words), to);
+                } else {
+                    let to = slice::from_raw_parts(to.cast::<AtomicU32>(), words);
+                    combine_32(combine, slice::from_raw_parts(from.cast(), words), to);
                 }
             }
         }
@@ -142,18 +157,9 @@ impl Reductions {
 
 macro_rules! combine {
     ($name:ident, $word:ty, $atomic:ty) => {
-        /// # Safety
-        /// `from` and `to` point to as many aligned words as `reduced` says, of which those from `to` on are accessed by atomic
-        /// operations alone, and the others by nobody else.
-        unsafe fn $name(reduced: &Reduced, from: *const $word, to: *mut $word) {
-            for index in 0..reduced.words {
-                // SAFETY: by the caller.
-                let (word, to) =
-                    unsafe { (from.add(index).read(), <$atomic>::from_ptr(to.add(index))) };
-                if word == 0 {
-                    continue;
-                }
-                match reduced.reduction.combine {
+        fn $name(combine: Combine, from: &[$word], to: &[$atomic]) {
+            for (&word, to) in from.iter().zip(to).filter(|&(&word, _)| word != 0) {
+                match combine {
                     Combine::Add => to.fetch_add(word, Relaxed),
                     Combine::Or => to.fetch_or(word, Relaxed),
                     Combine::Xor => to.fetch_xor(word, Relaxed),

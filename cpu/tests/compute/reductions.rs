@@ -53,7 +53,7 @@ fn every_count_arrives_with_any_number_of_threads() {
             let bin = word as usize % bins;
             let [sums, bits, odd, most] = &mut expected;
             sums[bin] = sums[bin].wrapping_add(index);
-            if word % 3 == 0 {
+            if word.is_multiple_of(3) {
                 sums[bin] = sums[bin].wrapping_sub(7);
             }
             bits[bin] |= 1 << (index % 32);
@@ -126,11 +126,7 @@ fn parts_of_a_buffer_are_counted_apart() {
             size: wgpu::BufferSize::new(bytes),
         })
     };
-    let group = crate::kernel::bind(
-        &cpu.device,
-        &pipeline,
-        [part(256, 64), part(512, 52)].into_iter(),
-    );
+    let group = crate::kernel::bind(&cpu.device, &pipeline, [part(256, 64), part(512, 52)]);
     cpu.dispatch(&pipeline, &group, [1000, 1, 1]);
     let mut expected = words;
     for index in 0..32_000u32 {
