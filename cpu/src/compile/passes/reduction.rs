@@ -2,7 +2,7 @@
 //!
 //! Threads that count in common bins pass the lines of the cache to and fro, which takes far longer than the counting. What
 //! nobody looks at before the end of a dispatch can be counted apart and combined then (the privatization of OpenMP's clause
-//! `reduction`): `exec/reduction.rs` does, for buffers that are large enough for it to pay and that nobody else sees. Sums of
+//! `reduction`): `exec/reduction.rs` does, for buffers that nobody else sees and that are small beside their dispatch. Sums of
 //! floats would depend on the number of threads, and are left alone.
 
 use std::collections::{HashMap, HashSet};
