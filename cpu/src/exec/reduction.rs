@@ -71,17 +71,22 @@ impl Reductions {
             return found;
         }
         for &resource in candidates {
-            let reduction = kernel
-                .bindings
-                .get(resource)
-                .and_then(|used| used.reduction);
-            let (Some(reduction), Some(bound)) = (reduction, resources.get(resource)) else {
+            let used = kernel.bindings.get(resource);
+            let (Some(used), Some(bound)) = (used, resources.get(resource)) else {
                 continue;
             };
-            if bound.bytes > MOST_BYTES {
+            let Some(reduction) = used.reduction else {
+                continue;
+            };
+            // A type of fixed size may be bound to more, which the kernel does not reach.
+            let bytes = match used.array {
+                Some(_) => bound.bytes,
+                None => bound.bytes.min(used.least),
+            };
+            if bytes > MOST_BYTES {
                 return Self::default();
             }
-            let bytes = bound.bytes as usize;
+            let bytes = bytes as usize;
             found.reduced.push(Reduced {
                 resource,
                 reduction,

@@ -172,3 +172,21 @@ fn dispatches_see_what_was_counted_before() {
     cpu.queue.submit([encoder.finish()]);
     assert_eq!(cpu.read::<u32>(&seen), [expected; 8]);
 }
+
+/// What is bound behind a type of fixed size is left alone.
+#[test]
+fn a_type_of_fixed_size_is_counted_in_a_larger_buffer() {
+    let cpu = with_threads(3);
+    let source = "
+        @group(0) @binding(0) var<storage, read_write> bins: array<atomic<u32>, 7>;
+        @compute @workgroup_size(32) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+            atomicAdd(&bins[id.x % 7u], id.x);
+        }";
+    let mut expected = vec![9u32; 1 << 18];
+    let words = expected.clone();
+    let counted = cpu.run::<u32>(source, [500, 1, 1], &[bytemuck::cast_slice(&words)]);
+    for index in 0..16_000u32 {
+        expected[index as usize % 7] += index;
+    }
+    assert!(counted == expected);
+}
