@@ -79,6 +79,8 @@ pub(super) struct Core {
     /// Handlers see memory that launches and copies change: arguments, or device globals.
     pub sees_memory: bool,
     pub admission: Admission,
+    /// Launches of others go ahead of the next lease, on the processors that callers look for answers with.
+    pub others_first: AtomicBool,
     /// The host has the heap, so no lease can be launched.
     pub held: AtomicBool,
     /// Has the next lease end without a word.
@@ -140,6 +142,7 @@ impl Core {
             heap: None,
             sees_memory: false,
             admission: Admission::default(),
+            others_first: AtomicBool::new(false),
             covered: AtomicU64::new(u64::MAX),
             held: AtomicBool::new(false),
             #[cfg(test)]

@@ -384,6 +384,9 @@ impl<'c> PortClient<'c> {
             };
             let left = left.inspect_err(|_| client.leave(posted))?;
             looks += ROUND;
+            if self.core.others_first.load(Ordering::Relaxed) {
+                std::thread::yield_now();
+            }
             let may_look = spinner.is_some() || spins && looks <= unasked;
             if !may_look || looks > LOOKS {
                 spinner = None;

@@ -3,7 +3,11 @@
 //! A launch between two leases takes as long as two or three without: it waits for the one to end, and its owner for the other to be
 //! submitted. So others that follow each other closely go ahead of the next lease a few times
 //! ([`LeasePolicy::gives_way`](super::LeasePolicy::gives_way)), and calls wait for as many launches. Who comes alone is not waited for.
+//!
+//! Where kernels run on the processors of the host, callers let others have theirs meanwhile
+//! ([`Core::others_first`]): a launch beside two threads that look for what cannot come took twice as long.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::core::{Core, Stage};
@@ -36,11 +40,20 @@ impl Yielding {
         let Some(gap) = self.gap(Instant::now(), close) else {
             return;
         };
+        core.others_first.store(is_on_host, Ordering::Relaxed);
+        if Self::all_come(core, gap, is_on_host) {
+            self.0 = Some(Instant::now());
+        }
+        core.others_first.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether as many have asked for the queue as go ahead of a lease, each within `gap` of the one before.
+    fn all_come(core: &Core, gap: Duration, is_on_host: bool) -> bool {
         for _ in 0..core.policy.gives_way {
             let (known, begun) = (core.interrupts(), Instant::now());
             while core.interrupts() == known {
                 if begun.elapsed() >= gap || core.stage() != Stage::Running {
-                    return;
+                    return false;
                 }
                 match is_on_host {
                     true => std::thread::sleep(LOOK),
@@ -48,7 +61,7 @@ impl Yielding {
                 }
             }
         }
-        self.0 = Some(Instant::now());
+        true
     }
 }
 
