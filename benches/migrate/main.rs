@@ -5,6 +5,8 @@
 //! that share no memory (`_copies`). The last lines are the rows: `ratio <row>/<pair> = <median> (<min>..<max>) goal <= <limit>`,
 //! in time or in bytes moved, and `time <row> = ...` in microseconds.
 //!
+//! Arguments choose the pairs whose names contain one of them.
+//!
 //! `cargo test --bench migrate` measures nothing: it checks the planner's decisions.
 
 mod byhand;
@@ -64,7 +66,13 @@ fn main() -> Result<(), Error> {
     }
     let context = Context::new()?;
     let mut rows = Vec::new();
+    let only: Vec<String> = (std::env::args().skip(1))
+        .filter(|argument| !argument.starts_with('-'))
+        .collect();
     for (name, [one, other], is_one) in two(&context)? {
+        if !only.is_empty() && !only.iter().any(|part| name.contains(part)) {
+            continue;
+        }
         eprintln!("{name}");
         let devices = [&one, &other];
         for (label, placement) in [("whole", Placement::Device), ("handed", Placement::Auto)] {
