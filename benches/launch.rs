@@ -1,7 +1,8 @@
 //! What the runtime costs over hand-written wgpu, on every adapter of the machine.
 //!
 //! Both sides run on the same wgpu device, in turn, and each row is the median of the ratios of the
-//! pairs. The last lines are the rows: `ratio <row> = <median> (<min>..<max>) goal <= <limit>`.
+//! pairs. The last lines are the rows: `ratio <row> = <median> (<min>..<max>) goal <= <limit>`. Arguments choose the rows
+//! whose names with their adapters (`launch_wait/llvmpipe`) contain one of them.
 
 mod support;
 
@@ -16,35 +17,51 @@ const PAIRS: usize = 15;
 
 fn main() -> Result<(), Error> {
     let context = Context::new()?;
+    let only: Vec<String> = (std::env::args().skip(1))
+        .filter(|argument| !argument.starts_with('-'))
+        .collect();
     let mut rows = Vec::new();
     for adapter in context.adapters() {
         eprintln!("{}", adapter.name);
         let device = context.device_at(adapter.index)?;
         let name = word(&adapter.name);
-        let mut row = |label: &str, limit: f64, ratios: Vec<f64>| {
-            rows.push(support::row(label, name, limit, ratios));
+        let mut row = |label: &str,
+                       limit: f64,
+                       measure: &dyn Fn() -> Result<Vec<f64>, Error>|
+         -> Result<(), Error> {
+            let whole = format!("{label}/{name}");
+            if only.is_empty() || only.iter().any(|part| whole.contains(part)) {
+                rows.push(support::row(label, name, limit, measure()?));
+            }
+            Ok(())
         };
         // A graphics processor works while the host records, and a thread that looks is back before one that is woken.
         let [waited, kept] = match device.capabilities().software {
             true => [1.03, 1.00],
             false => [0.6, 0.9],
         };
-        row("launch_wait", waited, launch_and_wait(&device)?);
+        row("launch_wait", waited, &|| launch_and_wait(&device))?;
         let mut options = DeviceOptions::default();
         options.wait = WaitPolicy::Park;
         let parked = context.device_at_with(adapter.index, options)?;
-        row("launch_wait_parked", 1.10, launch_and_wait(&parked)?);
-        row("batch_1000", 1.00, batch(&device)?);
-        row("prepared", kept, prepared(&device)?);
-        row("kernel_untouched", 1.02, kernel_time(&device, SHORT_LOOPS)?);
+        row("launch_wait_parked", 1.10, &|| launch_and_wait(&parked))?;
+        row("batch_1000", 1.00, &|| batch(&device))?;
+        row("prepared", kept, &|| prepared(&device))?;
+        row("kernel_untouched", 1.02, &|| {
+            kernel_time(&device, SHORT_LOOPS)
+        })?;
         // An adapter with a loop budget pays for the guard of loops that are not provably short.
         let limit = if device.capabilities().needs_loop_guard() {
             2.0
         } else {
             1.02
         };
-        row("kernel_open_loop", limit, kernel_time(&device, OPEN_LOOP)?);
-        row("specialize_extra_microseconds", 2.0, specialize(&device)?);
+        row("kernel_open_loop", limit, &|| {
+            kernel_time(&device, OPEN_LOOP)
+        })?;
+        row("specialize_extra_microseconds", 2.0, &|| {
+            specialize(&device)
+        })?;
     }
     for row in rows {
         println!("{row}");
