@@ -188,6 +188,11 @@ impl Capabilities {
         self.is_named(&["swiftshader"])
     }
 
+    /// Whether the driver's compiler gets some operations on values that it knows wrong: SwiftShader's, of zeros and bytes.
+    pub(crate) fn folds_wrongly(&self) -> bool {
+        self.is_named(&["swiftshader"])
+    }
+
     fn is_named(&self, names: &[&str]) -> bool {
         let text = format!("{} {} {}", self.name, self.driver, self.driver_info).to_lowercase();
         names.iter().any(|name| text.contains(name))

@@ -23,7 +23,7 @@ use super::passes::globals::Member;
 use super::passes::loop_guard::LoopGuard;
 use super::passes::print::{self, PrintFacts};
 use super::passes::spill::{self, SpillError, SpillFacts};
-use super::passes::{self, extrema, loop_guard, nesting, turns};
+use super::passes::{self, extrema, folding, loop_guard, nesting, turns};
 use super::private_memory::scratch_too_large;
 use super::program::Program;
 use super::reflect::Interface;
@@ -50,6 +50,8 @@ pub(crate) struct CompileOptions {
     pub(crate) nesting: Option<u32>,
     /// The driver's `atomicMin` and `atomicMax` are no single steps.
     pub(crate) splits_extrema: bool,
+    /// The driver's compiler gets some operations on values that it knows wrong.
+    pub(crate) folds_wrongly: bool,
     /// Work-group size for kernels without a size of their own.
     pub(crate) auto_workgroup: u32,
     pub(crate) heap: HeapSetup,
@@ -301,7 +303,8 @@ fn instrument(
         Some((guard, budget))
     });
     let rewritten = options.splits_extrema && extrema::run(module);
-    let any_other = dismissed || shares_turns || counts_turns || rewritten;
+    let spelled = options.folds_wrongly && folding::run(module);
+    let any_other = dismissed || shares_turns || counts_turns || rewritten || spelled;
     Instrumented {
         changed: guard.is_some() || prints.is_some() || any_other,
         guard,

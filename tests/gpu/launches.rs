@@ -214,7 +214,7 @@ fn events_are_futures(f: &Fixture) {
 }
 
 fn deadlines_pass(f: &Fixture) {
-    // Long enough for no machine to have finished before the wait looks, and within every budget.
+    // Longer than a thread takes from the launch to its look, and within every budget.
     let kernel = kernel(
         f,
         "@group(0) @binding(0) var<storage, read_write> data: array<u32>;
@@ -233,7 +233,9 @@ fn deadlines_pass(f: &Fixture) {
         .unwrap();
     match event.wait_timeout(Duration::ZERO) {
         Err(WaitError::Deadline) => {}
-        other => panic!("{other:?}"),
+        // A thread that was set aside in between may find the kernel done. `events.rs` holds kernels for such looks.
+        Ok(()) => assert_eq!(event.status(), EventStatus::Complete),
+        Err(other) => panic!("{other:?}"),
     }
     event.wait().unwrap();
     let expected = (0..20_000).fold(0u32, |x, _| {

@@ -38,6 +38,7 @@ mod exhausted;
 mod fault_forms;
 mod faults;
 mod foundation;
+mod generated;
 mod globals;
 mod globals_addresses;
 mod globals_copies;
@@ -203,6 +204,7 @@ fn main() -> std::process::ExitCode {
         events::CASES,
         faults::CASES,
         foundation::CASES,
+        generated::CASES,
         globals::CASES,
         globals_addresses::CASES,
         globals_copies::CASES,

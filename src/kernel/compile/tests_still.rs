@@ -17,6 +17,7 @@ fn options(heap: HeapSetup) -> CompileOptions {
         loop_budget: None,
         nesting: None,
         splits_extrema: false,
+        folds_wrongly: false,
         auto_workgroup: 64,
         heap,
     }

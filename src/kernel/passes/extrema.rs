@@ -8,15 +8,14 @@
 //! there before is kept in a variable of the function from the end of the loop to where it is used.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 
 use naga::{
     Arena, AtomicFunction, Block, Expression, Function, Handle, LocalVariable, MathFunction,
     Module, PredeclaredType, Range, Scalar, Span, Statement, Type, TypeInner, UniqueArena,
 };
 
-use super::blocks::{each_statement, each_statement_mut, rebuild};
-use super::pointers::visit::{operands, used_by};
+use super::blocks::{each_statement, rebuild};
+use super::insert::insert;
 use super::type_of;
 
 /// The scalars that there are such operations of.
@@ -116,7 +115,7 @@ fn rewrite(function: &mut Function, types: [Types; SCALARS.len()]) {
         function.local_variables.append(variable, Span::UNDEFINED)
     });
     // An expression may use earlier ones alone, and a result has its place already.
-    let old = put_in_front(function, old.map(Expression::LocalVariable));
+    let old = insert(function, old.map(Expression::LocalVariable), |_, _, _| {});
     let known = types.iter().zip(old);
     let known = known
         .map(|(types, old)| (types.word, (types.outcome, old)))
@@ -124,51 +123,6 @@ fn rewrite(function: &mut Function, types: [Types; SCALARS.len()]) {
     let mut body = std::mem::take(&mut function.body);
     loops(&mut body, &mut function.expressions, &known);
     function.body = body;
-}
-
-/// Puts expressions in front of all others, which move; their handles.
-fn put_in_front<const N: usize>(function: &mut Function, first: [Expression; N]) -> [Value; N] {
-    let mut moved = Arena::new();
-    let first = first.map(|one| moved.append(one, Span::UNDEFINED));
-    let mut places: Vec<Value> = Vec::with_capacity(function.expressions.len());
-    for (handle, expression) in function.expressions.iter() {
-        let mut expression = expression.clone();
-        let _: Result<(), Infallible> = operands(&mut expression, &mut |value| {
-            *value = places[value.index()];
-            Ok(())
-        });
-        let span = function.expressions.get_span(handle);
-        places.push(moved.append(expression, span));
-    }
-    function.expressions = moved;
-    for (_, variable) in function.local_variables.iter_mut() {
-        if let Some(init) = &mut variable.init {
-            *init = places[init.index()];
-        }
-    }
-    let names = std::mem::take(&mut function.named_expressions);
-    let names = names.into_iter();
-    function.named_expressions = names
-        .map(|(value, name)| (places[value.index()], name))
-        .collect();
-    follow(&mut function.body, &places);
-    first
-}
-
-/// Has a block name expressions by their new places.
-fn follow(block: &mut Block, places: &[Value]) {
-    let go = |value: &mut Value| -> Result<(), Infallible> {
-        *value = places[value.index()];
-        Ok(())
-    };
-    let _ = each_statement_mut(block, &mut |statement, _| {
-        if let Statement::Emit(range) = statement
-            && let Some((first, last)) = range.first_and_last()
-        {
-            *range = Range::new_from_bounds(places[first.index()], places[last.index()]);
-        }
-        used_by(statement, &mut { go }, &mut { go })
-    });
 }
 
 /// Replaces the operations in a block. `known` has for each word the type of an exchange's outcome, and the pointer of the

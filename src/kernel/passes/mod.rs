@@ -18,7 +18,8 @@
 //!
 //! [`blocks`] is how passes walk through statements, and [`code`] what they build new bodies of functions with.
 //!
-//! [`extrema`] comes last of those that add loops: its own need no guard.
+//! [`extrema`] comes last of those that add loops: its own need no guard. [`folding`] comes behind it: other passes add
+//! variables, too.
 //!
 //! Where both are wanted, [`loop_guard`] runs before [`grid`], to see the user's functions by the
 //! user's names.
@@ -26,8 +27,10 @@
 pub(in crate::kernel) mod blocks;
 mod code;
 pub(crate) mod extrema;
+pub(crate) mod folding;
 pub mod globals;
 pub mod grid;
+mod insert;
 pub mod loop_guard;
 pub(crate) mod nesting;
 pub(crate) mod part_arguments;
@@ -44,6 +47,8 @@ pub(crate) mod turns;
 
 #[cfg(test)]
 mod tests_extrema;
+#[cfg(test)]
+mod tests_folding;
 #[cfg(test)]
 mod tests_grid;
 #[cfg(test)]

@@ -99,6 +99,7 @@ pub(super) fn compile_options(
             .is_lavapipe()
             .then_some(LAVAPIPE_NESTING),
         splits_extrema: device.capabilities.splits_extrema(),
+        folds_wrongly: device.capabilities.folds_wrongly(),
         auto_workgroup: AUTO_WORKGROUP
             .min(device.limits.max_compute_invocations_per_workgroup)
             .min(device.limits.max_compute_workgroup_size_x),

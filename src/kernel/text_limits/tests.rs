@@ -25,6 +25,7 @@ fn options() -> CompileOptions {
         loop_budget: Some(65_535),
         nesting: None,
         splits_extrema: true,
+        folds_wrongly: true,
         auto_workgroup: 64,
         heap: HeapSetup {
             checked: true,
