@@ -4,8 +4,8 @@
 //! submitted. So others that follow each other closely go ahead of the next lease a few times
 //! ([`LeasePolicy::gives_way`](super::LeasePolicy::gives_way)), and calls wait for as many launches. Who comes alone is not waited for.
 //!
-//! Where kernels run on the processors of the host, callers let others have theirs meanwhile
-//! ([`Core::others_first`]): a launch beside two threads that look for what cannot come took twice as long.
+//! Where kernels run on the processors of the host, callers yield processors meanwhile ([`Core::others_first`]): a launch
+//! beside a caller that looked for an answer took twice as long.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

@@ -214,7 +214,13 @@ fn events_are_futures(f: &Fixture) {
 }
 
 fn deadlines_pass(f: &Fixture) {
-    // Longer than a thread takes from the launch to its look, and within every budget.
+    // Longer than a thread takes from the launch to its look, and within every budget. A card does a launch in a fraction of
+    // a millisecond, in which a busy machine may set the thread aside.
+    let launches = if f.device.capabilities().software {
+        1
+    } else {
+        256
+    };
     let kernel = kernel(
         f,
         "@group(0) @binding(0) var<storage, read_write> data: array<u32>;
@@ -225,20 +231,17 @@ fn deadlines_pass(f: &Fixture) {
          }",
     );
     let data: DeviceBuffer<u32> = f.device.zeroed(65_536).unwrap();
-    let event = kernel
-        .launch()
-        .buffer("data", &data)
-        .invocations(65_536)
-        .submit()
-        .unwrap();
+    let mut launch = kernel.launch().buffer("data", &data).invocations(65_536);
+    for _ in 1..launches {
+        launch.submit().unwrap();
+    }
+    let event = launch.submit().unwrap();
     match event.wait_timeout(Duration::ZERO) {
         Err(WaitError::Deadline) => {}
-        // A thread that was set aside in between may find the kernel done. `events.rs` holds kernels for such looks.
-        Ok(()) => assert_eq!(event.status(), EventStatus::Complete),
-        Err(other) => panic!("{other:?}"),
+        other => panic!("{other:?}"),
     }
     event.wait().unwrap();
-    let expected = (0..20_000).fold(0u32, |x, _| {
+    let expected = (0..launches * 20_000).fold(0u32, |x, _| {
         x.wrapping_mul(1_664_525).wrapping_add(1_013_904_223)
     });
     assert!(data.read().unwrap().iter().all(|&x| x == expected));

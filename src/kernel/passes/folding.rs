@@ -1,6 +1,6 @@
 //! Operations on known values said in other words, for drivers whose compilers get them wrong.
 //!
-//! SwiftShader optimizes SPIR-V with the values that it knows, and two of its rules are wrong:
+//! SwiftShader optimizes SPIR-V with known values, and two rules are wrong:
 //! - In a comparison of vectors, or a choice among vectors of booleans, the outcome is false wherever a component is a null
 //!   constant: with `var n: i32;`, `vec2<i32>(n, 1) == vec2<i32>(0, 1)` is false and true. naga writes null constants
 //!   for variables without initial values and for `vec2<i32>()`, and ordinary ones for `0`. So zeros are spelled out.
@@ -16,12 +16,12 @@ use naga::{
 use super::insert::insert;
 use super::type_of;
 
-/// The most scalars of a zero that is spelled out.
+/// The most scalars of a zero to spell out.
 const MOST: usize = 64;
 
 type Value = Handle<Expression>;
 
-/// Rewrites what there is of such operations; whether there was anything.
+/// Rewrites all such operations; whether there were any.
 pub(crate) fn run(module: &mut Module) -> bool {
     let clamps = clamp_bytes(module);
     spell_zeros(module) || clamps

@@ -1,4 +1,4 @@
-//! Expressions among others: an expression may use earlier ones alone, so what comes behind a new one moves.
+//! New expressions among others. An expression may use earlier expressions alone, so the expressions behind a new one move.
 
 use std::convert::Infallible;
 
@@ -13,12 +13,12 @@ type Value = Handle<Expression>;
 #[derive(Clone, Copy)]
 struct Place {
     value: Value,
-    /// The first expression that was put in front of it, or itself.
+    /// The first expression put right in front, or else the expression.
     begin: Value,
 }
 
-/// Puts expressions in front of all others, and has `rewrite` see each of the others, with an arena for what it needs
-/// right in front: expressions that are evaluated where it is. The handles of the first ones.
+/// Puts expressions in front of all others, and hands each old expression to `rewrite`, with a function that puts further
+/// expressions right in front, to be evaluated at the same place. Returns the handles of the first expressions.
 pub(super) fn insert<const N: usize>(
     function: &mut Function,
     first: [Expression; N],
