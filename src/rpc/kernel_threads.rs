@@ -32,8 +32,9 @@ use crate::device::DeviceShared;
 use crate::device::release::release_elsewhere;
 use crate::device::submissions::serve_device;
 
-/// Looks at busy lines of ports between two looks at all.
-const GLANCES: u32 = 8;
+/// The most looks at busy lines of ports between two looks at all, and at the services called last between two looks at
+/// all services.
+const GLANCES: u32 = 64;
 
 /// What a thread needs that serves, and what keeps others from serving meanwhile.
 #[derive(Default)]
@@ -42,8 +43,41 @@ pub(super) struct Role {
     pub(super) mailboxes: Vec<(Arc<Mailbox>, Sweeper)>,
     /// The services' version with these mailboxes; 0 for none.
     pub(super) version: u64,
-    /// Glances since the last look at all ports.
+    rhythm: Rhythm,
+}
+
+/// How often kernel threads look at all ports: the more often, the more they find at ports that were not busy.
+struct Rhythm {
+    /// Looks at busy lines since the last look at all ports
     glances: u32,
+    /// How many there are between two looks at all ports
+    spacing: u32,
+}
+
+impl Default for Rhythm {
+    fn default() -> Self {
+        Self {
+            glances: 0,
+            spacing: 1,
+        }
+    }
+}
+
+impl Rhythm {
+    /// Whether to look at all ports now, after `served` calls at busy ones.
+    fn is_time(&mut self, served: usize) -> bool {
+        self.glances += 1;
+        served == 0 || self.glances >= self.spacing
+    }
+
+    /// Notes the calls that were found at other ports.
+    fn found(&mut self, others: usize) {
+        self.glances = 0;
+        self.spacing = match others {
+            0 => (self.spacing * 2).min(GLANCES),
+            _ => (self.spacing / 2).max(1),
+        };
+    }
 }
 
 /// The role of services with one thread, and what its holders tell each other.
@@ -227,7 +261,7 @@ impl Shared {
         let Role {
             known,
             mailboxes,
-            glances,
+            rhythm,
             ..
         } = &mut *role;
         let own = |(known, _): &&mut (Arc<Mailbox>, Sweeper)| known.id == mailbox.id;
@@ -237,13 +271,11 @@ impl Shared {
         };
         let _serving = Serving::begin(self);
         let dispatcher = Dispatcher::of_kernel_thread(self, known);
-        *glances = (*glances + 1) % GLANCES;
-        let mut served = match *glances {
-            0 => 0,
-            _ => mailbox.glance(sweeper, &dispatcher),
-        };
-        if served == 0 {
-            served = mailbox.sweep(sweeper, &dispatcher);
+        let mut served = mailbox.glance(sweeper, &dispatcher);
+        if rhythm.is_time(served) {
+            let others = mailbox.sweep(sweeper, &dispatcher);
+            rhythm.found(others);
+            served += others;
         }
         if dispatcher.has_left() && !shared.left.swap(true, Ordering::AcqRel) {
             self.bell.ring();
@@ -267,6 +299,27 @@ mod tests {
         drop(shared.try_take_first().unwrap());
         assert!(!shared.left.load(Ordering::Acquire));
         shared.wait();
+    }
+
+    #[test]
+    fn all_ports_are_looked_at_as_often_as_calls_are_found_there() {
+        let mut rhythm = Rhythm::default();
+        // Looks at all ports in so many visits, with one call at busy ports each, and so many at others.
+        let mut looks = |visits: usize, others: usize| {
+            let is_look = |_: &usize| {
+                let is_look = rhythm.is_time(1);
+                if is_look {
+                    rhythm.found(others);
+                }
+                is_look
+            };
+            (0..visits).filter(is_look).count()
+        };
+        assert_eq!(looks(127, 0), 7, "after 1, 2, 4, 8, 16, 32 and 64");
+        assert_eq!(looks(640, 0), 10);
+        assert_eq!(looks(127, 1), 7);
+        assert_eq!(looks(100, 1), 100);
+        assert!(rhythm.is_time(0), "nothing at busy ports");
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub(crate) type PollFn = unsafe extern "C" fn(*mut Group, u32) -> u32;
 pub(crate) const POLL_STOP: u32 = 0;
 /// The kernel has done nothing but look at memory that somebody else is to change.
 pub(crate) const POLL_WAITS: u32 = 1;
+/// Passes of a loop that waits, between two such calls: some dozens of nanoseconds.
+pub(crate) const PASSES_WAITING: u32 = 32;
 /// The kernel works, and may wait for somebody else as well.
 pub(crate) const POLL_SHARES: u32 = 2;
 
@@ -62,4 +64,6 @@ pub(crate) struct Group {
     pub(crate) count: [u32; 3],
     /// One if no other thread accesses what the kernel's [reductions](super::Reduction) are made of meanwhile; else zero
     pub(crate) apart: u32,
+    /// The passes that a loop that waits counts as made when it begins
+    pub(crate) waited: u32,
 }

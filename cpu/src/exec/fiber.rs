@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     compile::{
-        abi::{Group, POLL_STOP, POLL_WAITS, STOPPED},
+        abi::{Group, PASSES_WAITING, POLL_STOP, POLL_WAITS, STOPPED},
         host::FUNCTIONS,
     },
     sanitizer::observing,
@@ -245,6 +245,8 @@ fn run(grid: &Grid, scratch: &mut Scratch, report: &Report, yielder: &Yielder<()
         id: [0; 3],
         count: grid.count,
         apart: u32::from(grid.reductions.is_alone()),
+        // What is answered on this very thread does not come while the kernel looks.
+        waited: if HELPED.get() { PASSES_WAITING } else { 0 },
     };
     let mut copies = None;
     while let Some(claimed) = grid.claim() {

@@ -300,9 +300,11 @@ impl<'h> Waiting<'h> {
         }
     }
 
-    /// Whether another work-group may begin now. Those that wait and are helped again and again may wait for it.
+    /// Whether another work-group may begin now. Those that wait and are helped again and again may wait for it: others
+    /// begin all the same, but the more seldom the more of them there are, which share caches and what they wait for.
     fn may_begin(&self) -> bool {
-        (self.answered == 0 || self.preferred >= ROUNDS) && self.fibers.len() < MAX_WAITING
+        let rounds = ROUNDS * self.fibers.len();
+        (self.answered == 0 || self.preferred >= rounds) && self.fibers.len() < MAX_WAITING
     }
 
     /// Begins a fiber for a grid. Without memory for a fiber, a waiting fiber goes on; without a waiting fiber, the

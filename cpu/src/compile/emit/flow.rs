@@ -10,14 +10,11 @@ use cranelift_frontend::{Switch, Variable as ClifVariable};
 
 use super::{Emitter, Target};
 use crate::compile::{
-    abi::{Group, POLL_SHARES, POLL_STOP, POLL_WAITS},
+    abi::{Group, PASSES_WAITING, POLL_SHARES, POLL_STOP, POLL_WAITS},
     error::{Result, internal},
     ir::{Block, Case, Scope, Statement, Value},
     passes::trips::Poll,
 };
-
-/// Passes of a loop that waits, between calls of the runtime: some dozens of nanoseconds.
-const PASSES_WAITING: u32 = 32;
 
 /// Passes of a loop that works and may wait, between calls of the runtime.
 const PASSES_SHARING: u32 = 256;
@@ -155,9 +152,13 @@ impl Emitter<'_> {
 
     /// A counter of passes, for a loop that polls.
     pub(super) fn count_passes(&mut self, scope: Scope) -> Option<ClifVariable> {
-        self.polling
-            .contains_key(&scope)
-            .then(|| self.new_counter())
+        let begins = match self.polling.get(&scope)? {
+            Poll::Waits => self.group_field(types::I32, offset_of!(Group, waited)),
+            Poll::Stop | Poll::Shares => self.int32(0),
+        };
+        let passes = self.b.declare_var(types::I32);
+        self.b.def_var(passes, begins);
+        Some(passes)
     }
 
     /// What a loop looks at between passes.
@@ -203,14 +204,6 @@ impl Emitter<'_> {
     pub(super) fn dead_block(&mut self) {
         let dead = self.b.create_block();
         self.b.switch_to_block(dead);
-    }
-
-    /// A variable that counts passes, from zero.
-    fn new_counter(&mut self) -> ClifVariable {
-        let passes = self.b.declare_var(types::I32);
-        let zero = self.int32(0);
-        self.b.def_var(passes, zero);
-        passes
     }
 
     /// Looks at the stop word; calls the runtime if it is set.

@@ -94,6 +94,7 @@ fn run_kernel(kernel: &Kernel, buffers: &mut [&mut [u8]]) -> u32 {
         id: [0; 3],
         count: [1; 3],
         apart: 0,
+        waited: 0,
     };
     // SAFETY: the group has what the kernel says that it needs, and nobody else uses it.
     unsafe { (kernel.function())(&mut group) }
