@@ -278,7 +278,8 @@ impl Heap {
         let segments = Segments::of(&options.memory);
         let translation = segments.translation(options);
         let order = segments.in_order(translation.shared_first);
-        let reuses = !scan.element.is_atomic() && !may_see_others(module, &[]);
+        let reuses =
+            !options.pointers_apart && !scan.element.is_atomic() && !may_see_others(module, &[]);
         let variables = segment_variables(module, options, scan.element, order);
         let is_system = matches!(options.memory, HeapMemory::System { .. });
         let checked = options.checked.is_some() && !is_system;

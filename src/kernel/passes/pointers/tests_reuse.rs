@@ -1,7 +1,7 @@
 //! Which elements of the heap are loaded once for several loads, and what has them loaded again: the pass's output, as text.
 
 use super::super::tests_support::occurrences;
-use super::options::HeapElement;
+use super::options::{HeapElement, PointerOptions};
 use super::tests::{checked, kernel, lowered, segmented, unified};
 
 /// Pairs of words: `mass` and `reach` share one, and so do `bodies` and `tag`.
@@ -103,4 +103,19 @@ fn each_segment_and_each_test_has_loads_of_its_own() {
     assert_eq!(occurrences(&text, " = tombolo_heap"), 4 + 2, "{text}");
     let (text, _) = lowered(&kernel(CELL, body), &checked(unified()));
     assert_eq!(occurrences(&text, " = tombolo_heap["), 2, "{text}");
+}
+
+#[test]
+fn where_pointers_are_read_apart_each_word_is_loaded_alone() {
+    let body =
+        "let c = usm_Cell(p); let v = c.centre; o[0] = c.bodies + u32(v.x + v.y); o[1] = c.tag;";
+    let element_loads = |pointers_apart| {
+        let options = PointerOptions {
+            pointers_apart,
+            ..unified()
+        };
+        let (text, _) = lowered(&kernel(CELL, body), &options);
+        occurrences(&text, " = tombolo_heap[")
+    };
+    assert_eq!((element_loads(false), element_loads(true)), (2, 3));
 }
