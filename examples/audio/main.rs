@@ -77,13 +77,27 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     );
     show("latency", &percentiles(&played.latencies));
     show(
+        "of that",
+        &format!(
+            "{} until the host's thread was awake",
+            percentiles(&played.wakings)
+        ),
+    );
+    show(
         "missed",
         &format!(
-            "{} blocks by a sound card with {} blocks in its buffer; {} took longer than one lasts; {} leases",
+            "{} blocks by a sound card with {} blocks in its buffer; {} took longer than one lasts",
             grouped(played.missed as u64),
             arguments.periods,
             grouped(played.late as u64),
+        ),
+    );
+    show(
+        "leases",
+        &format!(
+            "{}; calls waited for the next for {:.2?} at most",
             grouped(statistics.leases.into()),
+            statistics.lease_gaps.longest().unwrap_or_default()
         ),
     );
     show("picture", &arguments.output.display().to_string());
@@ -111,6 +125,8 @@ struct Played {
     sound: Vec<f32>,
     /// From the moment a block was due to be computed until it was there.
     latencies: Vec<Duration>,
+    /// From that moment until the host's thread was awake.
+    wakings: Vec<Duration>,
     /// Blocks that were there later than one lasts.
     late: usize,
     /// Blocks of silence, which a sound card played whose buffer was empty.
@@ -153,12 +169,14 @@ impl Synthesizer {
         let mut played = Played {
             sound: Vec::with_capacity(blocks * BLOCK),
             latencies: Vec::with_capacity(blocks),
+            wakings: Vec::with_capacity(blocks),
             late: 0,
             missed: 0,
         };
         let mut due = Instant::now() + period;
         for block in 0..blocks {
             std::thread::sleep(due.saturating_duration_since(Instant::now()));
+            played.wakings.push(due.elapsed());
             self.block(block, &mut played.sound)?;
             let latency = due.elapsed();
             played.latencies.push(latency);

@@ -29,8 +29,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    adapters, bench, book, ci, cross, demo, deny, features, languages, mpi, peers, port, stress,
-    test, web,
+    adapters, bench, book, ci, comments, cross, demo, deny, features, languages, mpi, peers, port,
+    stress, test, web,
 };
 use crate::error::Error;
 use crate::workspace::Workspace;
@@ -78,6 +78,8 @@ enum Command {
     Features,
     /// Licences, sources, duplicates and advisories of everything that is depended on
     Deny(deny::Args),
+    /// Pronouns in 1,000 words of comments, by rooms of the sources
+    Comments(comments::Args),
     /// Everything a change must pass: format, lints, docs, tests, every operation at once, examples
     Ci(ci::Args),
 }
@@ -110,6 +112,7 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Web(args) => web::run(&workspace, args),
         Command::Features => features::run(&workspace),
         Command::Deny(args) => deny::run(&workspace, args),
+        Command::Comments(args) => comments::run(&workspace, args),
         Command::Ci(args) => ci::run(&workspace, args),
     }
 }

@@ -4,6 +4,7 @@ pub mod adapters;
 pub mod bench;
 pub mod book;
 pub mod ci;
+pub mod comments;
 pub mod cross;
 pub mod demo;
 pub mod deny;
