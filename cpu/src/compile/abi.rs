@@ -62,7 +62,7 @@ pub(crate) struct Group {
     pub(crate) runtime: *mut c_void,
     pub(crate) id: [u32; 3],
     pub(crate) count: [u32; 3],
-    /// 1 if no other thread accesses the memory of the kernel's [reductions](super::Reduction) meanwhile; else zero
+    /// 1 if no other thread accesses the memory of the kernel's [reductions](super::Reduction) meanwhile; else 0
     pub(crate) apart: u32,
     /// The passes that a waiting loop counts as made at its start
     pub(crate) waited: u32,

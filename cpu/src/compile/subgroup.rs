@@ -124,7 +124,7 @@ impl Function {
     }
 }
 
-/// A function, and the type of its operands.
+/// A function, with the type and number of its scalars.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Operation {
     pub(crate) function: Function,

@@ -200,7 +200,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// Begins a block without predecessors: code emitted behind a jump goes there, and away.
+    /// Begins an unreachable block: code emitted behind a jump goes there, and away.
     pub(super) fn dead_block(&mut self) {
         let dead = self.b.create_block();
         self.b.switch_to_block(dead);

@@ -50,7 +50,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// The options with their consequences: an observed kernel runs alone, and never out of bounds.
+    /// The options with their consequences: an observed invocation runs alone, and never out of bounds.
     fn consistent(mut self) -> Self {
         self.checks_bounds |= self.instruments.checks.is_some();
         if self.instruments.any() || self.schedule.is_some() {

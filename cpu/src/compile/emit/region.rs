@@ -2,8 +2,8 @@
 //!
 //! *How it works.* Without barriers, the body stands in a loop over the invocations. With barriers, an invocation
 //! coming to a barrier puts the variables still needed into its frame, with the number of the barrier as its *state*,
-//! and the next invocation goes on. When all have come somewhere, the loop starts over, and each continues from the
-//! place of its state. The work-group is done when every invocation is.
+//! and the next invocation goes on. When all have come somewhere, the loop starts over, and each continues where its
+//! state says. The work-group is done when every invocation is.
 //!
 //! ```text
 //! frames of a group with barriers        frame
@@ -376,7 +376,7 @@ impl Emitter<'_> {
     }
 
     /// Lets the others run until the invocation goes on, by the number of the barrier or the operation. `kind` is a
-    /// part of the state of an invocation for somebody to let go on.
+    /// part of the state of an invocation that somebody must let go on.
     pub(super) fn suspend(&mut self, number: u32, kind: u32) {
         let mut live: Vec<Variable> = match self.live.get(&number) {
             Some(live) => live.iter().collect(),

@@ -301,7 +301,7 @@ impl Front<'_> {
         Ok(())
     }
 
-    /// A level as a float: depth textures have integers.
+    /// A level as a float: levels of depth textures are integers.
     fn level(&mut self, level: Handle<E>) -> Result<Value> {
         let value = self.scalar(level)?;
         Ok(match self.b.program.ty(value) {

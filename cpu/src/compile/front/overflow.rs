@@ -21,7 +21,7 @@ use crate::{
 const MAX_FOLLOWED: usize = 32;
 
 impl Front<'_> {
-    /// Tells of an overflowed index, before its use.
+    /// Tells of an index resulting from an overflow, before its use.
     pub(super) fn check_overflow(&mut self, index: Handle<E>) -> Result<()> {
         if !self.inspector.checks_overflow() {
             return Ok(());
@@ -58,7 +58,7 @@ impl Front<'_> {
         Ok(())
     }
 
-    /// Whether an operation overflowed; `None` for an operation without overflow.
+    /// Whether an operation overflowed; `None` for an operation that cannot overflow.
     fn overflow(
         &mut self,
         expression: Handle<E>,

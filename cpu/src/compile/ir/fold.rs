@@ -267,8 +267,8 @@ fn convert(op: Conversion, from: Type, to: Type, x: u64) -> u64 {
     }
 }
 
-/// With one rounding on every system. Half floats are the exception, rounded as in the code for them. The standard
-/// library asks the system's C library, and MinGW's rounds twice.
+/// With one rounding on every system, but for half floats, rounded as in the code for them: the standard library asks
+/// the system's C library, and MinGW's rounds twice.
 fn multiply_add(ty: Type, x: u64, y: u64, z: u64) -> u64 {
     let single = |bits| f32::from_bits(bits as u32);
     match ty {

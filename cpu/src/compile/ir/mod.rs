@@ -36,7 +36,7 @@ use crate::sanitizer::Site;
 pub(crate) struct Value(u32);
 entity_impl!(Value, "v");
 
-/// A scalar assigned any number of times.
+/// A scalar that can be assigned again.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Variable(u32);
 entity_impl!(Variable, "var");
@@ -100,7 +100,7 @@ impl Type {
     }
 }
 
-/// Values known to a work-group from its start.
+/// Values given to a work-group at its start.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Builtin {
     /// `local_invocation_index`

@@ -57,7 +57,7 @@ fn binding_operands(at: BindingAt, f: &mut impl FnMut(Value)) {
     }
 }
 
-/// `at` with another value as index.
+/// `at` with the value of its index replaced.
 pub(crate) fn map_binding(at: BindingAt, f: &mut impl FnMut(Value) -> Value) -> BindingAt {
     BindingAt {
         first: at.first,
@@ -199,7 +199,7 @@ pub(crate) fn definitions(statement: &Statement, mut f: impl FnMut(Value)) {
     }
 }
 
-/// Calls `$f` with references to the blocks directly inside a statement, of the kind of `$statement`.
+/// Calls `$f` with references to the blocks directly inside a statement, of the same kind as `$statement`.
 macro_rules! each_block {
     ($statement:expr, $f:ident) => {
         match $statement {

@@ -75,7 +75,7 @@ impl Crossing {
         out
     }
 
-    /// Lets a statement use values of its own epoch only. The definitions of these values are written before the statement.
+    /// Lets a statement use values of its own epoch only. Everything needed for these values is written before the statement.
     fn replace_uses(&mut self, statement: &mut Statement, out: &mut Block) {
         let mut program = std::mem::take(&mut self.program);
         visit::map_uses(&mut program, statement, |program, value| {

@@ -12,12 +12,12 @@ use crate::compile::ir::{
     Type, Unary, Value, Variable, fold, visit,
 };
 
-/// The thing that a loop looks at.
+/// What a loop looks at.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Poll {
     /// Whether the kernel is to stop. Nobody else can end the loop.
     Stop,
-    /// Each pass going on to the next does nothing but look at memory written by others: somebody else must run.
+    /// A pass going on to the next does nothing but look at memory written by others: somebody else must run.
     Waits,
     /// A pass does something, and looks at such memory too: somebody else may have to run.
     Shares,
@@ -330,7 +330,7 @@ impl Counter<'_> {
         None
     }
 
-    /// The statement of a condition about the counter, if a loop can only go on where the condition is `goes_on`.
+    /// The test of the counter by a condition, if a loop can only go on where the condition is `goes_on`.
     fn test(&self, condition: Value, goes_on: bool) -> Option<End> {
         let program = self.program;
         let (comparison, a, b) = match (program.values[condition].op, goes_on) {

@@ -21,7 +21,7 @@ use crate::compile::ir::{
 pub(crate) enum Shape {
     /// The same
     Uniform,
-    /// An integer with so much more, modulo 2^32, than in the lane before; never zero
+    /// An integer greater by so much, modulo 2^32, than in the lane before; never zero
     Linear(u32),
     Varying,
 }

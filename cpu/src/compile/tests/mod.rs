@@ -96,6 +96,6 @@ fn run_kernel(kernel: &Kernel, buffers: &mut [&mut [u8]]) -> u32 {
         apart: 0,
         waited: 0,
     };
-    // SAFETY: the group has everything named by the kernel as needed, and nobody else uses the group.
+    // SAFETY: the group has everything that the kernel names as needed, and nobody else uses the group.
     unsafe { (kernel.function())(&mut group) }
 }

@@ -41,7 +41,7 @@ impl Emitter<'_> {
         self.activate(None);
     }
 
-    /// Ends the work of [`Self::begin_lanes`]: everything behind is done once for all lanes.
+    /// Ends the part begun by [`Self::begin_lanes`]: everything behind is done once for all lanes.
     pub(in crate::compile::emit) fn end_lanes(&mut self) {
         self.lanes.nobody = None;
         self.lanes.parted = false;
@@ -155,7 +155,7 @@ impl Emitter<'_> {
         self.lanes.are_many() && self.lanes.uniformity.continues_apart(scope)
     }
 
-    /// Whether lanes may be missing behind a block after leaving a scope around it.
+    /// Whether lanes present before a block may be missing behind, after leaving a scope around the block.
     pub(in crate::compile::emit) fn loses_lanes(&self, block: &Block) -> bool {
         self.lanes.are_many() && self.loses(block, &mut SmallVec::new())
     }

@@ -6,7 +6,7 @@
 //! Where lanes are parted, the *active mask* tells the lanes taking part ([`flow`]); memory is reached as vectors where
 //! lanes lie side by side, and lane by lane elsewhere ([`memory`]).
 //!
-//! With one lane everything is uniform, and the room is unused.
+//! With one lane everything is uniform, and nothing of this room is used.
 
 mod clamped;
 mod contiguous;
