@@ -1,11 +1,11 @@
-//! What can keep a kernel from being compiled.
+//! The obstacles to compiling a kernel.
 
 use thiserror::Error;
 
 /// Why a kernel could not be compiled.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub(crate) enum CompileError {
-    /// The language has it, this adapter does not.
+    /// The language has the feature, this adapter does not.
     #[error("{what} cannot be compiled by this adapter")]
     Unsupported { what: String },
     /// A limit of this compiler.
@@ -16,10 +16,10 @@ pub(crate) enum CompileError {
         limit: u64,
         remedy: &'static str,
     },
-    /// The pipeline names an entry point that the module does not have.
+    /// The pipeline names an entry point missing from the module.
     #[error("the module has no compute entry point named {name}")]
     NoEntryPoint { name: String },
-    /// Values of pipeline-overridable constants that do not fit the module.
+    /// Values of pipeline-overridable constants do not fit the module.
     #[error("{0}")]
     Constants(String),
     /// A defect of this compiler.
@@ -29,7 +29,7 @@ pub(crate) enum CompileError {
 
 pub(crate) type Result<T> = std::result::Result<T, CompileError>;
 
-/// An error for what the language has and this adapter does not.
+/// An error for features of the language missing from this adapter.
 pub(crate) fn unsupported(what: impl Into<String>) -> CompileError {
     CompileError::Unsupported { what: what.into() }
 }

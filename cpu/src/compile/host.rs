@@ -1,9 +1,9 @@
-//! Functions in Rust that kernels call: for what is too long to be emitted, or needs what Rust has.
+//! Functions in Rust for kernels to call: for work too long to be emitted, or in need of Rust itself.
 //!
-//! *The seam.* A kernel calls for all its lanes at once. Operands and results are arrays of words, one row for each
-//! value and a column for each lane; a value of 64 bits has columns of two words. `lanes` has a bit for each lane that
-//! takes part; results of other lanes are never read. Resources are what the bound entries point to. `which` tells
-//! functions apart that share their code.
+//! *The seam.* A kernel calls for all its lanes at once. Operands and results are arrays of words, a row for each value
+//! and a column for each lane; a value of 64 bits has columns of two words. `lanes` has a bit for each lane taking
+//! part; results of other lanes are never read. Resources are the targets of the bound entries. `which` tells apart
+//! functions with the same code.
 //!
 //! ```text
 //! operands   lane 0   lane 1   …            results   lane 0   lane 1   …
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! To add a function: a variant of [`HostFunction`], its code of type [`HostFn`], and a
-//! [`Statement::Call`](super::ir::Statement::Call) where the front lowers what needs it.
+//! [`Statement::Call`](super::ir::Statement::Call) where the front lowers the feature in question.
 
 use std::slice;
 
@@ -29,9 +29,9 @@ use crate::{
 /// The code of a function.
 ///
 /// # Safety
-/// `resources` point to as many entries as the function takes, the words to as many rows of `width` columns as it takes
-/// and gives, aligned to their type. A function must not unwind, and must hold nothing while it accesses memory that a
-/// kernel named.
+/// `resources` point to as many entries as the function takes, the words to as many rows of `width` columns as the
+/// function takes and gives, aligned to their type. A function must not unwind, and must hold nothing during accesses
+/// to memory named by a kernel.
 pub(crate) type HostFn = unsafe extern "C" fn(
     resources: *const *const BoundResource,
     operands: *const u32,
@@ -48,9 +48,9 @@ pub(crate) enum HostFunction {
     MultiplyAdd32,
     /// The same of `f64`
     MultiplyAdd64,
-    /// A function of `f32` for arguments that are too large for the usual way
+    /// A function of `f32` for arguments too large for the usual way
     Rare(Rare),
-    /// A function of one `f64`
+    /// A function of a single `f64`
     Double1(double::Unary),
     /// A function of two
     Double2(double::Binary),
@@ -64,17 +64,17 @@ pub(crate) enum HostFunction {
     ImageQuery(ImageQuery),
     /// Samples a texture
     ImageSample(Sampled),
-    /// Tells the monitor of the dispatch of a site, by its number
+    /// Tells the monitor of the dispatch of a site, by number
     Check(u32),
     /// Puts the invocations of a work-group in an order, by a seed
     Shuffle,
-    /// Does what the lanes that take part do together: see [`subgroup`]
+    /// Performs an operation of all lanes taking part together: see [`subgroup`]
     Subgroup(subgroup::Operation),
-    /// Lets invocations go on that have come together
+    /// Lets invocations go on after coming together
     Meet,
 }
 
-/// The addresses that kernels call, by [`HostFunction::index`].
+/// The addresses called by kernels, by [`HostFunction::index`].
 pub(crate) static FUNCTIONS: [HostFn; 14] = [
     multiply_add_32,
     multiply_add_64,
@@ -113,7 +113,7 @@ impl HostFunction {
         }
     }
 
-    /// What tells it apart from others with the same code.
+    /// The number telling the function apart from others with the same code.
     pub(crate) fn which(self) -> u32 {
         match self {
             Self::MultiplyAdd32
@@ -159,10 +159,10 @@ impl HostFunction {
     }
 }
 
-/// Gives each lane that takes part the result of `f`, which gets the lane's operands.
+/// Gives each lane taking part the result of `f` for the lane's operands.
 ///
 /// # Safety
-/// There must be `N` rows of operands and one of results, of `width` columns, aligned to their type.
+/// There must be `N` rows of operands and a row of results, of `width` columns, aligned to their type.
 unsafe fn each_lane<T: Copy, const N: usize>(
     operands: *const u32,
     results: *mut u32,
@@ -185,7 +185,7 @@ unsafe fn each_lane<T: Copy, const N: usize>(
     }
 }
 
-/// Defines functions that compute lane by lane.
+/// Defines functions computing lane by lane.
 macro_rules! lane_functions {
     ($($name:ident: $number:ty, |$which:ident, $operands:pat_param| $body:expr;)*) => {$(
         /// See [`HostFn`].
@@ -204,7 +204,7 @@ macro_rules! lane_functions {
 }
 
 lane_functions! {
-    // Not `mul_add` of the standard library, which asks the system's C library: that of MinGW rounds twice.
+    // Not `mul_add` of the standard library: the system's C library is asked there, and MinGW's rounds twice.
     multiply_add_32: f32, |_which, [a, b, c]| libm::fmaf(a, b, c);
     multiply_add_64: f64, |_which, [a, b, c]| libm::fma(a, b, c);
     rare: f32, |which, [x]| Rare::ALL.get(which as usize).map_or(x, |f| f.function()(x));
@@ -234,7 +234,7 @@ mod tests {
         let operands = [1.0f64, 2.0, 3.0, 4.0, 5.0, 6.0];
         let mut results = [-1.0f64; 2];
         let code = FUNCTIONS[HostFunction::MultiplyAdd64.index()];
-        // SAFETY: three rows of two columns, and one of results.
+        // SAFETY: three rows of two columns, and a row of results.
         unsafe {
             code(
                 std::ptr::null(),

@@ -1,7 +1,7 @@
-//! Textures and samplers: what kernels are bound to, and the functions in Rust by which they reach texels.
+//! Textures and samplers, as bound to kernels, and the functions in Rust by which kernels reach texels.
 //!
-//! The address of a [`BoundResource`] is that of an [`Image`] or of a [`Sampler`]. What a function computes is the matter
-//! of [`texel`](crate::texel); here rows of operands become its arguments.
+//! The address of a [`BoundResource`] is the address of an [`Image`] or of a [`Sampler`]. The computation of a function
+//! is the matter of [`texel`](crate::texel); here rows of operands become arguments.
 //!
 //! | function | rows of operands | rows of results |
 //! | --- | --- | --- |
@@ -46,7 +46,7 @@ impl Texels {
     }
 }
 
-/// A view of a texture, as a kernel is bound to it.
+/// A view of a texture, as bound to a kernel.
 pub(crate) struct Image {
     pub(crate) texels: Arc<Texels>,
     pub(crate) format: Format,
@@ -69,7 +69,7 @@ impl Image {
     }
 }
 
-/// Atomic operations on texels, none of which gives a result.
+/// Atomic operations on texels, all without results.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum ImageAtomic {
     Add,
@@ -81,7 +81,7 @@ pub(crate) enum ImageAtomic {
     Max,
 }
 
-/// What can be asked about a texture.
+/// The questions about a texture.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum ImageQuery {
     Dimensions,
@@ -90,11 +90,11 @@ pub(crate) enum ImageQuery {
     Samples,
 }
 
-/// How a texture is sampled. Rows of operands: coordinates (3), layer, offset (3), level, change of the coordinates along
-/// one direction (3) and the other (3), reference of a comparison.
+/// The way of sampling a texture. Rows of operands: coordinates (3), layer, offset (3), level, change of the
+/// coordinates along one direction (3) and the other (3), reference of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Sampled {
-    /// The channel that is gathered
+    /// The channel to gather
     pub(crate) gather: Option<u8>,
     pub(crate) compares: bool,
     pub(crate) gradient: bool,
@@ -123,7 +123,7 @@ impl Sampled {
     }
 }
 
-/// What a function was called with. See [`HostFn`](super::host::HostFn).
+/// The arguments of a function. See [`HostFn`](super::host::HostFn).
 struct Rows {
     resources: *const *const BoundResource,
     operands: *const u32,
@@ -133,16 +133,16 @@ struct Rows {
 }
 
 impl Rows {
-    /// What the entry at `index` points to.
+    /// The target of the entry at `index`.
     ///
     /// # Safety
-    /// There must be such an entry, bound to a `T` that lives for `'a`.
+    /// There must be such an entry, bound to a `T` living for `'a`.
     unsafe fn resource<'a, T>(&self, index: usize) -> &'a T {
         // SAFETY: by contract.
         unsafe { &*(**self.resources.add(index)).address.cast::<T>() }
     }
 
-    /// Gives each lane that takes part what `f` makes of its operands.
+    /// Gives each lane taking part the result of `f` for the lane's operands.
     ///
     /// # Safety
     /// There must be `N` rows of operands and `M` of results.
@@ -164,7 +164,7 @@ impl Rows {
     }
 }
 
-/// Defines functions that are called with [`Rows`] and with what tells them apart.
+/// Defines functions called with [`Rows`] and with a number telling the functions apart.
 macro_rules! image_functions {
     ($($(#[$doc:meta])* $name:ident: |$rows:ident, $which:ident| $body:block)*) => {$(
         $(#[$doc])*
@@ -195,7 +195,7 @@ fn at([x, y, z, layer]: [u32; 4], level: u32) -> At {
 }
 
 image_functions! {
-    /// `textureLoad`. Out of bounds it gives zeros, at any bounds policy.
+    /// `textureLoad`. Out of bounds the result is zeros, at any bounds policy.
     load: |rows, _which| {
         // SAFETY: kernels pass a texture, five rows, and four for results.
         unsafe {
@@ -206,7 +206,7 @@ image_functions! {
         }
     }
 
-    /// `textureStore`. Out of bounds it does nothing.
+    /// `textureStore`. Does nothing out of bounds.
     store: |rows, _which| {
         // SAFETY: kernels pass a texture and eight rows.
         unsafe {
@@ -218,7 +218,7 @@ image_functions! {
         }
     }
 
-    /// `textureAtomic…` of 32 bits. Out of bounds it does nothing.
+    /// `textureAtomic…` of 32 bits. Does nothing out of bounds.
     atomic: |rows, which| {
         // SAFETY: kernels pass a texture and five rows.
         unsafe {
@@ -275,7 +275,7 @@ fn change(texel: &std::sync::atomic::AtomicU32, which: u32, value: u32, signed: 
         texel.fetch_xor(value, Relaxed);
     } else {
         let smallest = is(ImageAtomic::Min);
-        // A texel that stays as it is need not be written.
+        // An unchanged texel need not be written.
         let _ = texel.fetch_update(Relaxed, Relaxed, |old| {
             let replaces = (order(value) < order(old)) == smallest && value != old;
             replaces.then_some(value)

@@ -1,6 +1,6 @@
 //! Where the scalars of a type lie in memory.
 //!
-//! Memory that the host sees has naga's layout. Memory that only kernels see (private and work-group memory, tables) is
+//! Memory seen by the host has naga's layout. Memory seen by kernels only (private and work-group memory, tables) is
 //! packed without padding, every scalar in four or eight bytes: booleans have no host layout at all, half floats are
 //! held as `f32`, and lanes are interleaved by the size of a scalar.
 
@@ -11,13 +11,13 @@ use super::{
     ir::Type,
 };
 
-/// The most scalars that a value may be taken apart into. Larger ones stay in memory.
+/// The most scalars in a value taken apart. Larger values stay in memory.
 pub(crate) const MAX_SCALARS: u64 = 128;
 
-/// The most bytes that a variable of a kernel may have.
+/// The most bytes in a variable of a kernel.
 const MAX_BYTES: u64 = 1 << 31;
 
-/// A type of a module, or a part of one that has no handle there.
+/// A type of a module, or a part of a type without a handle there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ty {
     Handle(Handle<naga::Type>),
@@ -27,7 +27,7 @@ pub(crate) enum Ty {
     Matrix(VectorSize, VectorSize, Scalar),
 }
 
-/// What a composite is made of.
+/// The elements of a composite.
 pub(crate) struct Element {
     pub(crate) ty: Ty,
     pub(crate) offset: u32,
@@ -41,7 +41,7 @@ pub(crate) struct Elements {
     pub(crate) count: Option<u32>,
 }
 
-/// Which of the two layouts memory has.
+/// The choice between the two layouts of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Space {
     Host,
@@ -167,7 +167,7 @@ impl<'a> Layouts<'a> {
         })
     }
 
-    /// Bytes of a type; of one with a run-time sized array, those with one element of it.
+    /// Bytes of a type; of a type with a run-time sized array, the bytes with one element of the array.
     pub(crate) fn bytes(&self, ty: Ty, space: Space) -> Result<u32> {
         Ok(match *self.inner(ty) {
             TypeInner::Scalar(s) | TypeInner::Atomic(s) => space.scalar_bytes(scalar(s)?),

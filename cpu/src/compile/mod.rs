@@ -41,22 +41,22 @@ pub(crate) struct Kernel {
     pub(crate) name: String,
     /// The code; never called but through [`Self::function`]
     code: CodeMemory,
-    /// Buffers, in the order in which a dispatch passes them
+    /// Buffers, in the order of a dispatch
     pub(crate) bindings: Vec<BindingUse>,
-    /// Constants that code reads
+    /// Constants read by code
     pub(crate) tables: Vec<u8>,
     pub(crate) workgroup_bytes: u64,
     pub(crate) frame_bytes: u64,
-    /// Whether the kernel asks whether it is to stop: it may run long
+    /// Whether the kernel asks whether to stop: a long run is possible
     pub(crate) polls: bool,
     /// Whether a work-group may wait for others
     pub(crate) waits: bool,
-    /// Invocations that run side by side: with several, lanes that a branch has switched off load all the same
+    /// Invocations side by side: with several, lanes switched off by a branch load all the same
     pub(crate) lanes: u32,
     /// Operations of a work-group, estimated
     pub(crate) cost: u64,
     pub(crate) workgroup_size: [u32; 3],
-    /// What the kernel tells a monitor of, by number
+    /// The sites that the kernel tells a monitor of, by number
     pub(crate) sites: Arc<[Site]>,
 }
 
@@ -89,9 +89,9 @@ impl Kernel {
 
     /// The code of the kernel.
     pub(crate) fn function(&self) -> KernelFn {
-        // SAFETY: `code` begins with a function that was compiled by this build (`store` takes over no other) with the
-        // signature of `KernelFn` and the calling convention of the machine, and it stays mapped as long as `self` lives.
-        // `KernelFn` is unsafe to call.
+        // SAFETY: `code` begins with a function compiled by this build (`store` takes over no other) with the signature
+        // of `KernelFn` and the calling convention of the machine, and stays mapped as long as `self` lives. `KernelFn`
+        // is unsafe to call.
         unsafe { std::mem::transmute::<*const u8, KernelFn>(self.code.address()) }
     }
 }
@@ -99,11 +99,12 @@ impl Kernel {
 /// Values of pipeline-overridable constants, by name or id.
 pub(crate) type Constants = naga::back::PipelineConstants;
 
-/// Compiles an entry point, or finds what was compiled of the same. A store that `keeps` has it from then on.
+/// Compiles an entry point, or finds the kernel compiled from the same program. A store that `keeps` has the kernel
+/// from then on.
 ///
 /// # Errors
-/// If there is no such compute entry point, if constants do not fit, or if the kernel uses what this adapter does not
-/// have.
+/// If there is no such compute entry point, if constants do not fit, or if the kernel uses a feature missing from this
+/// adapter.
 pub(crate) fn compile(
     module: &naga::Module,
     info: &naga::valid::ModuleInfo,
@@ -120,7 +121,7 @@ pub(crate) fn compile(
         .position(|point| point.stage == ShaderStage::Compute && point.name == entry)
         .ok_or_else(|| CompileError::NoEntryPoint { name: entry.into() })?;
     let program = front::lower(&module, &info, index, options.instruments)?;
-    // What is told of sites belongs to one module.
+    // Messages about sites belong to a single module.
     let key = (keeps && !options.instruments.any()).then(|| Key::of(&program, options));
     if let Some(compiled) = key.and_then(|key| store.get(key)) {
         return Kernel::new(&compiled, program.sites);

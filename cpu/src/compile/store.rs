@@ -1,8 +1,9 @@
-//! Compiled kernels by what they were compiled from, and as bytes that another process can take over.
+//! Compiled kernels by their programs, and as bytes for another process to take over.
 //!
-//! *How it works.* A [`Key`] is a hash of a lane program as the front wrote it, so that text, constants, entry point and
-//! naga's part are in it, and of what steers the compiler. Passes and Cranelift, where the time goes, are left out where the
-//! store has the key. Code needs no relocation (`jit/memory.rs`), so that a kernel is its bytes and some numbers.
+//! *How it works.* A [`Key`] is a hash of a lane program as written by the front, with text, constants, entry point and
+//! naga's part included, and of everything steering the compiler. Passes and Cranelift, where the time goes, are left
+//! out where the store has the key. Code needs no relocation (`jit/memory.rs`), so a kernel is its bytes and some
+//! numbers.
 //!
 //! ```text
 //! data of a store
@@ -12,8 +13,9 @@
 //! ```
 //!
 //! The *build* is a text: version and sources of this crate, version of Cranelift, processor. Data of another build are
-//! refused, since code calls functions and reads structures of its own build. The checksum finds damage; it is no signature:
-//! who can write the data can have anything executed. That is the caller's to prevent, and why [`Store::import`] is unsafe.
+//! refused, since code calls functions and reads structures of its own build. The checksum finds damage, and is no
+//! signature: anybody able to write the data can have anything executed. The caller must prevent such writes: the
+//! reason why [`Store::import`] is unsafe.
 
 use std::{
     collections::HashMap,
@@ -33,7 +35,7 @@ use crate::jit::target;
 /// The first bytes of data.
 const MAGIC: [u8; 16] = *b"tombolo-cpu  1\r\n";
 
-/// The most bytes of kernels that are exported. Kernels that this process has not used go first.
+/// The most bytes of exported kernels. Kernels not used by this process go first.
 const MOST_BYTES: usize = 64 << 20;
 
 /// Why data of compiled kernels were not taken over. Kernels are compiled instead.
@@ -43,7 +45,7 @@ pub enum KernelDataError {
     /// Something else.
     #[error("the bytes are no compiled kernels; export them with `Device::export_kernels`")]
     NoKernels,
-    /// Kernels that another build of the crate has compiled, or for another processor.
+    /// Kernels compiled by another build of the crate, or for another processor.
     #[error("the kernels were compiled by `{theirs}`, and this is `{ours}`; compile them anew")]
     OtherBuild {
         /// The build and processor of the data
@@ -51,7 +53,7 @@ pub enum KernelDataError {
         /// The build and processor of this process
         ours: String,
     },
-    /// The bytes are not those that were exported.
+    /// The bytes are not the exported ones.
     #[error("the compiled kernels are damaged or cut short; compile them anew")]
     Damaged,
 }
@@ -66,12 +68,12 @@ pub struct KernelCounts {
     pub found: u64,
 }
 
-/// What a kernel was compiled from.
+/// The hash of a kernel's program and options.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) struct Key([u64; 2]);
 
 impl Key {
-    /// The key of a program that the front has written.
+    /// The key of a program written by the front.
     pub(crate) fn of(program: &Program, options: Options) -> Self {
         Self([0u64, 1].map(|half| {
             let mut hasher = DefaultHasher::new();
@@ -84,7 +86,7 @@ impl Key {
 }
 
 impl Program {
-    /// Hashes all but the sites, which no program has whose code is kept.
+    /// Hashes all but the sites: programs with kept code have none.
     fn hash_work(&self, hasher: &mut impl Hasher) {
         let Self {
             name,
@@ -112,7 +114,7 @@ impl Program {
     }
 }
 
-/// A kernel, before its code lies in pages that can be executed.
+/// A kernel, before its code lies in executable pages.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Compiled {
     pub(crate) name: String,
@@ -130,7 +132,7 @@ pub(crate) struct Compiled {
 
 struct Entry {
     compiled: Arc<Compiled>,
-    /// Whether a pipeline of this process has it
+    /// Whether a pipeline of this process has the kernel
     used: bool,
 }
 
@@ -154,7 +156,7 @@ impl Store {
         }
     }
 
-    /// The kernel with a key, if it is there.
+    /// The kernel with a key, if present.
     pub(crate) fn get(&self, key: Key) -> Option<Arc<Compiled>> {
         let mut kernels = self.lock();
         let entry = kernels.get_mut(&key)?;
@@ -163,7 +165,7 @@ impl Store {
         Some(entry.compiled.clone())
     }
 
-    /// Counts a kernel, and keeps it for who has its key.
+    /// Counts a kernel, and keeps it for other owners of its key.
     pub(crate) fn put(&self, key: Option<Key>, compiled: &Arc<Compiled>) {
         self.compiled.fetch_add(1, Ordering::Relaxed);
         if let Some(key) = key {
@@ -208,7 +210,7 @@ impl Store {
     /// [`KernelDataError`], with nothing taken over.
     ///
     /// # Safety
-    /// The data must be what [`export`](Self::export) returned, or something that its checks refuse.
+    /// The data must come from [`export`](Self::export), or be refused by the checks.
     pub(crate) unsafe fn import(&self, data: &[u8]) -> Result<usize, KernelDataError> {
         let rest = data.strip_prefix(&MAGIC);
         let mut reader = Reader(rest.ok_or(KernelDataError::NoKernels)?);
@@ -232,7 +234,7 @@ impl Store {
     }
 }
 
-/// Version and sources of this crate, version of Cranelift, and what code is made for.
+/// Version and sources of this crate, version of Cranelift, and the target of the code.
 fn build() -> String {
     let processor = target::isa().map_or_else(
         |error| error.to_string(),
@@ -249,7 +251,7 @@ fn build() -> String {
     )
 }
 
-/// Another release of the standard library may compute another one: then kernels are compiled anew.
+/// Another release of the standard library may compute another checksum: then kernels are compiled anew.
 fn checksum(body: &[u8]) -> [u64; 2] {
     [2u64, 3].map(|half| {
         let mut hasher = DefaultHasher::new();
@@ -319,7 +321,7 @@ fn read_all(mut reader: Reader<'_>) -> Option<Vec<(Key, Compiled)>> {
     Some(kernels)
 }
 
-/// Bytes that are read from their start.
+/// Bytes read from their start.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -402,7 +404,7 @@ fn reduction_number(reduction: Option<Reduction>) -> u64 {
     })
 }
 
-/// What [`reduction_number`] was of. `None` if it was of nothing.
+/// The argument behind a result of [`reduction_number`]. `None` if there is none.
 fn reduction_of(number: u64) -> Option<Option<Reduction>> {
     if number == 0 {
         return Some(None);
@@ -479,7 +481,7 @@ mod tests {
         assert_eq!(store.counts(), found);
     }
 
-    /// The export of a store of three kernels, of which the last was used.
+    /// The export of a store of three kernels, with only the last used.
     fn filled_with_used(store: &Store) -> Vec<u8> {
         let again = Store::default();
         for number in [2, 0, 1] {

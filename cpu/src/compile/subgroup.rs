@@ -1,18 +1,18 @@
-//! Operations of subgroups: what invocations that come together give one another.
+//! Operations of subgroups: the exchange between invocations coming together.
 //!
-//! A subgroup is [`SIZE`] consecutive invocations of a work-group, by `local_invocation_index`; the last one may be smaller.
-//! An operation concerns the invocations that come to the same *pass* of it: to the same place of the text, with calls
-//! inlined, in the same passes of all loops around. Which these are follows from structured control flow alone, so that
-//! results are the same at any number of lanes.
+//! A subgroup is [`SIZE`] consecutive invocations of a work-group, by `local_invocation_index`; the last subgroup may
+//! be smaller. An operation concerns the invocations coming to the same *pass* of the operation: to the same place of
+//! the text, with calls inlined, in the same passes of all loops around. The choice of invocations follows from
+//! structured control flow alone, so that results are the same at any number of lanes.
 //!
-//! *How it works.* Where as many lanes run side by side as a subgroup has invocations, the active mask says who takes part,
-//! and kernels call [`of_lanes`]. Elsewhere an invocation that comes to an operation leaves its operands in its frame and
-//! waits, as at a barrier. When all have come somewhere, kernels call [`meet`]. Of the invocations of a subgroup that wait,
-//! those whose pass is the earliest have all come that can come there: [`meet`] does their operation and lets them go on.
-//! A barrier is passed when no operation is left to do.
+//! *How it works.* Where as many lanes run side by side as a subgroup has invocations, the active mask tells the lanes
+//! taking part, and kernels call [`of_lanes`]. Elsewhere an invocation coming to an operation leaves the operands in
+//! its frame and waits, as at a barrier. When all have come somewhere, kernels call [`meet`]. Among the waiting
+//! invocations of a subgroup, the invocations at the earliest pass are complete: no others can come there. [`meet`]
+//! does their operation and lets them go on. A barrier is passed when no operation is left to do.
 //!
-//! What WGSL leaves open is decided here: a value that is read from an invocation that takes no part, or that is not there,
-//! is the reader's own.
+//! A point left open by WGSL is decided here: a value read from an absent invocation, or from an invocation taking no
+//! part, is the reader's own.
 
 mod meet;
 
@@ -28,31 +28,31 @@ pub(crate) use meet::meet;
 /// Invocations of a subgroup.
 pub(crate) const SIZE: u32 = 8;
 
-/// The state of an invocation that has ended.
+/// The state of an ended invocation.
 pub(crate) const ENDED: u32 = u32::MAX;
 
-/// Part of the state of an invocation that waits for its subgroup. The rest says where it goes on.
+/// Part of the state of an invocation waiting for its subgroup. The rest says where the invocation goes on.
 pub(crate) const AT_OPERATION: u32 = 1 << 31;
 
-/// Part of the state of an invocation that waits for its work-group.
+/// Part of the state of an invocation waiting for its work-group.
 pub(crate) const AT_BARRIER: u32 = 1 << 30;
 
 /// Bytes of a row in a frame.
 pub(crate) const ROW_BYTES: u32 = 8;
 
-/// The most rows: four scalars, and which invocation is read.
+/// The most rows: four scalars, and the number of the invocation to read.
 const ROWS: usize = 5;
 
-/// What an operation does.
+/// The work of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Function {
     /// Nothing but wait
     Barrier,
     /// Tells for which invocations a condition holds, by bits
     Ballot,
-    /// Gives what the first invocation has
+    /// Gives the value of the first invocation
     First,
-    /// Gives what an invocation has
+    /// Gives the value of a chosen invocation
     Shuffle,
     Combine(Combine, Scan),
 }
@@ -76,11 +76,11 @@ pub(crate) enum Combine {
 /// Whose values are combined.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Scan {
-    /// Those of all that take part
+    /// The values of all invocations taking part
     All,
-    /// One's own, and those of the invocations before
+    /// The reader's own, and the values of the invocations before
     Inclusive,
-    /// Those of the invocations before
+    /// The values of the invocations before
     Exclusive,
 }
 
@@ -110,7 +110,7 @@ const TYPES: [Type; 6] = [
 ];
 
 impl Function {
-    /// Whether all that take part are given the same.
+    /// Whether all invocations taking part are given the same.
     pub(crate) fn is_same_for_all(self) -> bool {
         matches!(
             self,
@@ -124,7 +124,7 @@ impl Function {
     }
 }
 
-/// A function, and on what.
+/// A function, with the type and number of its scalars.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Operation {
     pub(crate) function: Function,
@@ -135,7 +135,7 @@ pub(crate) struct Operation {
 }
 
 impl Subgroup {
-    /// What is done.
+    /// The operation to do.
     pub(crate) fn operation(&self, program: &Program) -> Operation {
         let scalars = self.operands.get(self.function.selectors()..);
         let scalars = scalars.unwrap_or_default();
@@ -148,7 +148,7 @@ impl Subgroup {
         }
     }
 
-    /// Whether operands and results are what the function takes and gives.
+    /// Whether operands and results fit the function.
     pub(crate) fn fits(&self, program: &Program) -> bool {
         let operation = self.operation(program);
         let (selectors, scalars) = match self.operands.split_at_checked(self.function.selectors()) {
@@ -215,13 +215,13 @@ impl Operation {
         })
     }
 
-    /// Rows that are read, by the types of what is in them.
+    /// Rows of operands, by the types of their values.
     fn given(self) -> impl Iterator<Item = Type> {
         let selectors = std::iter::repeat_n(Type::I32, self.function.selectors());
         selectors.chain(std::iter::repeat_n(self.ty, self.scalars as usize))
     }
 
-    /// Rows that are written, by the types of what is in them.
+    /// Rows of results, by the types of their values.
     fn taken(self) -> impl Iterator<Item = Type> {
         let ty = match self.function {
             Function::Ballot => Type::I32,
@@ -230,8 +230,8 @@ impl Operation {
         std::iter::repeat_n(ty, self.scalars as usize)
     }
 
-    /// Does the operation for the invocations that `lanes` has bits for: takes rows of operands, and leaves rows of results.
-    /// What all are given alike, others are given too.
+    /// Does the operation for the invocations that `lanes` has bits for: takes rows of operands, and leaves rows of
+    /// results. Values given to all alike are given to other invocations, too.
     fn run(self, rows: &mut [Row; ROWS], lanes: u32) {
         let takes_part = |lane: u32| lane < SIZE && lanes >> lane & 1 != 0;
         match self.function {
@@ -292,7 +292,7 @@ impl Operation {
     }
 }
 
-/// What the invocations of a subgroup have, as bits: a boolean is not zero, a half float is the bits of its `f32`.
+/// The values of the invocations of a subgroup, as bits: a boolean is not zero, a half float is the bits of its `f32`.
 type Row = [u64; SIZE as usize];
 
 impl Combine {
@@ -307,7 +307,7 @@ impl Combine {
         }
     }
 
-    /// What changes nothing. Only sums and products of no values are asked for.
+    /// The neutral value. Only sums and products of no values ask for it.
     fn identity(self, ty: Type) -> u64 {
         match (self, ty) {
             (Self::Mul, Type::F16 | Type::F32) => 1f32.to_bits().into(),
@@ -379,10 +379,10 @@ fn chosen<T>(condition: bool, accept: T, reject: T) -> T {
     if condition { accept } else { reject }
 }
 
-/// What kernels call where a subgroup runs side by side: rows of as many columns, of four bytes each. Booleans are masks.
+/// Called by kernels where a subgroup runs side by side: rows of as many columns, of four bytes each. Booleans are masks.
 ///
 /// # Safety
-/// That of [`HostFn`](super::host::HostFn), with the width of a subgroup, and `which` the number of an operation.
+/// The contract of [`HostFn`](super::host::HostFn), with the width of a subgroup, and `which` the number of an operation.
 pub(crate) unsafe extern "C" fn of_lanes(
     _resources: *const *const BoundResource,
     operands: *const u32,

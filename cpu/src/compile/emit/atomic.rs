@@ -1,5 +1,5 @@
-//! Atomic operations. Memory of a work-group needs no indivisible ones: one thread runs the whole group. Nor do copies of
-//! buffers that a thread reduces apart from others ([`Group::apart`]).
+//! Atomic operations. Memory of a work-group needs no indivisible ones: one thread runs the whole group. Nor do copies
+//! of buffers reduced by a thread apart from others ([`Group::apart`]).
 
 use cranelift_codegen::ir::{
     self, AtomicRmwOp, BlockArg, InstBuilder, MemFlagsData, condcodes::IntCC, types,
@@ -38,7 +38,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// An atomic operation of one lane, with its operands. Returns what was there.
+    /// An atomic operation of one lane, with its operands. Returns the old value.
     pub(super) fn atomic_at(
         &mut self,
         atomic: &Atomic,
@@ -65,7 +65,7 @@ impl Emitter<'_> {
         self.program.bindings[first].reduction.is_some()
     }
 
-    /// Changes memory that other threads may change or not, as the caller of the kernel says. Nobody needs the result.
+    /// Changes memory open to other threads or not, as the caller of the kernel says. Nobody needs the result.
     fn reduce(
         &mut self,
         ty: Type,
@@ -86,7 +86,7 @@ impl Emitter<'_> {
         Ok(self.constant(ty, 0))
     }
 
-    /// Exchanges memory that other threads may change. Returns what was there.
+    /// Exchanges memory open to changes by other threads. Returns the old value.
     fn exchange(
         &mut self,
         ty: Type,
@@ -143,7 +143,7 @@ impl Emitter<'_> {
         self.of_bits(ty, old)
     }
 
-    /// Exchanges memory that only this thread reaches. Returns what was there.
+    /// Exchanges memory reached by this thread only. Returns the old value.
     fn exchange_alone(
         &mut self,
         ty: Type,

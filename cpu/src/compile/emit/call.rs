@@ -15,10 +15,10 @@ use crate::compile::{
     ir::{Call, Type},
 };
 
-/// Lanes that run side by side.
+/// Lanes side by side.
 const WIDTH: u32 = 1;
 
-/// What an area of the stack is for.
+/// The purpose of an area of the stack.
 #[derive(Clone, Copy)]
 pub(super) enum Role {
     Entries,
@@ -26,7 +26,7 @@ pub(super) enum Role {
     Taken,
 }
 
-/// The areas of the stack, by [`Role`]. A call is made before another one is prepared.
+/// The areas of the stack, by [`Role`]. A call is made before another call is prepared.
 #[derive(Default)]
 pub(super) struct Areas([Option<StackSlot>; 3]);
 
@@ -89,7 +89,7 @@ impl Emitter<'_> {
         values
     }
 
-    /// Memory of the stack for so many bytes. All calls share it, so that a kernel of many calls has a small stack.
+    /// Memory of the stack for so many bytes. All calls share the memory, so a kernel of many calls has a small stack.
     pub(super) fn area(&mut self, role: Role, bytes: u32) -> ir::Value {
         let known = self.areas.0[role as usize];
         let slot = known.unwrap_or_else(|| {

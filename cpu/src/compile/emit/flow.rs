@@ -1,4 +1,4 @@
-//! Control flow that is the same for all lanes: branches and jumps. Where lanes part, see [`lanes`](super::lanes).
+//! Control flow common to all lanes: branches and jumps. Where lanes part, see [`lanes`](super::lanes).
 
 use std::mem::offset_of;
 
@@ -16,7 +16,7 @@ use crate::compile::{
     passes::trips::Poll,
 };
 
-/// Passes of a loop that works and may wait, between calls of the runtime.
+/// Passes of a working loop that may wait, between calls of the runtime.
 const PASSES_SHARING: u32 = 256;
 
 impl Emitter<'_> {
@@ -51,7 +51,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// Emits a block of its own that ends at `end`.
+    /// Emits a block of its own, ending at `end`.
     fn arm(&mut self, start: ClifBlock, block: &Block, end: ClifBlock) -> Result<()> {
         self.b.switch_to_block(start);
         self.block(block)?;
@@ -140,17 +140,17 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// A condition that does not hold, which nobody knows when code is compiled.
+    /// A condition that does not hold, unknown while code is compiled.
     ///
-    /// A way around each loop that begins with this keeps what stands behind the loop from being dominated by a block inside
-    /// it. Cranelift moves what does not change out of a loop while it walks the tree of dominators, and stops doing so for
-    /// good once it has come to a block outside the loop. Ways out are the first successors of their branches for the same
-    /// reason: the walk goes there last.
+    /// A way around each loop, opened by this condition, keeps statements behind the loop from being dominated by a
+    /// block inside. Cranelift moves unchanging values out of a loop during a walk over the tree of dominators, and
+    /// stops doing so for good after coming to a block outside the loop. Ways out are the first successors of their
+    /// branches for the same reason: the walk goes there last.
     pub(super) fn never(&mut self) -> ir::Value {
         self.b.ins().icmp_imm_u(IntCC::Equal, self.group, 0)
     }
 
-    /// A counter of passes, for a loop that polls.
+    /// A counter of passes, for a polling loop.
     pub(super) fn count_passes(&mut self, scope: Scope) -> Option<ClifVariable> {
         let begins = match self.polling.get(&scope)? {
             Poll::Waits => self.group_field(types::I32, offset_of!(Group, waited)),
@@ -161,7 +161,7 @@ impl Emitter<'_> {
         Some(passes)
     }
 
-    /// What a loop looks at between passes.
+    /// The polling of a loop between passes.
     pub(super) fn poll(&mut self, scope: Scope, passes: Option<ClifVariable>) {
         match (self.polling.get(&scope), passes) {
             (Some(Poll::Waits), Some(passes)) => {
@@ -200,16 +200,16 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// Begins a block that nothing reaches: what is emitted behind a jump goes there, and away.
+    /// Begins an unreachable block: code emitted behind a jump goes there, and away.
     pub(super) fn dead_block(&mut self) {
         let dead = self.b.create_block();
         self.b.switch_to_block(dead);
     }
 
-    /// Looks at the stop word; calls the runtime if it is set.
+    /// Looks at the stop word; calls the runtime if the word is set.
     fn poll_stop(&mut self) {
         let stop = self.group_field(types::I64, offset_of!(Group, stop));
-        // Somebody else writes the word, so that the load is no candidate for anything but itself.
+        // Somebody else writes the word, so the load is no candidate for anything but itself.
         let word = self
             .b
             .ins()
@@ -243,7 +243,7 @@ impl Emitter<'_> {
         self.call_poll(block, goes_on, reason);
     }
 
-    /// In `called`, calls the runtime, and returns if it says so. Goes on in `goes_on`.
+    /// In `called`, calls the runtime, and returns if told so. Goes on in `goes_on`.
     fn call_poll(&mut self, called: ClifBlock, goes_on: ClifBlock, reason: u32) {
         let returns = self.stopped;
         self.b.switch_to_block(called);

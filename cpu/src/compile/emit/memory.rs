@@ -15,7 +15,7 @@ use crate::compile::{
 pub(super) struct Address {
     pub(super) base: ir::Value,
     pub(super) offset: u32,
-    /// Whether scalars lie there as kernels lay them out
+    /// Whether scalars lie there in the layout of kernels
     own: bool,
     /// Whether nobody writes there while the kernel runs
     pub(super) constant: bool,
@@ -56,7 +56,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// The address of a place. Indices are limited to what there is, if the policy is to check them.
+    /// The address of a place. Indices are limited to the elements present, if the policy is to check bounds.
     pub(super) fn address(&mut self, place: &Place) -> Result<Address> {
         let (base, constant) = match place.base {
             Base::Binding(at) => {
@@ -98,14 +98,14 @@ impl Emitter<'_> {
         })
     }
 
-    /// Bytes that an index adds to an address.
+    /// The bytes added to an address by an index.
     fn step(&mut self, step: &Step) -> Result<ir::Value> {
         let index = self.value(step.index)?;
         let index = self.limited(step, index)?;
         Ok(self.scaled(index, step.stride))
     }
 
-    /// An index within bounds, if the policy is to check them.
+    /// An index within bounds, if the policy is to check bounds.
     pub(super) fn limited(&mut self, step: &Step, index: ir::Value) -> Result<ir::Value> {
         Ok(match self.last_index(step)? {
             Some(last) => self.b.ins().umin(index, last),
@@ -113,7 +113,7 @@ impl Emitter<'_> {
         })
     }
 
-    /// The greatest index that a step may have. `None` if it cannot have a greater one, or bounds are not checked.
+    /// The greatest index of a step. `None` if a greater index is impossible, or bounds are not checked.
     pub(super) fn last_index(&mut self, step: &Step) -> Result<Option<ir::Value>> {
         if !self.options.checks_bounds {
             return Ok(None);
@@ -145,7 +145,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// An address some bytes further on, with an offset that instructions can hold.
+    /// An address some bytes further on, with an offset fit for instructions.
     pub(super) fn displaced(&mut self, address: Address, bytes: u32) -> Address {
         let offset = u64::from(address.offset) + u64::from(bytes);
         if let Ok(small) = i32::try_from(offset) {
@@ -194,7 +194,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Loads a scalar from memory that only kernels lay out.
+    /// Loads a scalar from memory in the layout of kernels.
     pub(super) fn load_own(&mut self, ty: Type, base: ir::Value, offset: u32) -> ir::Value {
         let at = Address {
             base,
@@ -205,7 +205,7 @@ impl Emitter<'_> {
         self.load_scalar(ty, at)
     }
 
-    /// Stores a scalar to memory that only kernels lay out.
+    /// Stores a scalar to memory in the layout of kernels.
     pub(super) fn store_own(&mut self, ty: Type, value: ir::Value, base: ir::Value, offset: u32) {
         let at = Address {
             base,
@@ -226,8 +226,8 @@ impl Emitter<'_> {
         let address = self.whole(at);
         let bits = self.as_bits(ty, value);
         if self.orders_stores {
-            // Atomic operations of WGSL are relaxed, and the memory that an order is asked for has barriers. An atomic store of
-            // Cranelift's is a store and a full fence, which takes longer than all else in many a loop.
+            // Atomic operations of WGSL are relaxed, and memory in need of an order has barriers. An atomic store of
+            // Cranelift's is a store and a full fence, slower than all else in many a loop.
             self.b.ins().store(aligned(), bits, address, 0);
             return;
         }
@@ -278,7 +278,7 @@ pub(super) fn integer(ty: Type) -> ir::Type {
     }
 }
 
-/// Flags for memory that somebody may write, at any address: what is imported may be aligned to four bytes only.
+/// Flags for memory that somebody may write, at any address: imported memory may be aligned to four bytes only.
 fn plain() -> MemFlagsData {
     MemFlagsData::new().with_notrap()
 }

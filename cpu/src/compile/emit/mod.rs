@@ -1,8 +1,8 @@
 //! From lane programs to Cranelift's IR, and from there to machine code.
 //!
-//! One function runs one work-group: a loop over its invocations, cut into regions at barriers ([`region`]), or a loop for
-//! each stretch between barriers ([`stretches`]). Values of a program become values of Cranelift, variables become its
-//! variables.
+//! One function runs one work-group: a loop over its invocations, cut into regions at barriers ([`region`]), or a loop
+//! for each stretch between barriers ([`stretches`]). Values of a program become values of Cranelift, variables become
+//! variables of Cranelift.
 
 mod atomic;
 mod call;
@@ -39,18 +39,18 @@ use crate::sanitizer::Instruments;
 /// How code is emitted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Options {
-    /// Whether indices are limited to what there is
+    /// Whether indices are limited to the elements present
     pub(crate) checks_bounds: bool,
-    /// The most invocations that run side by side
+    /// The most invocations side by side
     pub(crate) lanes: u32,
-    /// What is emitted beside the kernel's own work
+    /// Code emitted beside the kernel's own work
     pub(crate) instruments: Instruments,
     /// A seed for the order of invocations
     pub(crate) schedule: Option<u64>,
 }
 
 impl Options {
-    /// What follows from the options: who is observed runs alone, and never out of bounds.
+    /// The options with their consequences: an observed invocation runs alone, and never out of bounds.
     fn consistent(mut self) -> Self {
         self.checks_bounds |= self.instruments.checks.is_some();
         if self.instruments.any() || self.schedule.is_some() {
@@ -60,18 +60,18 @@ impl Options {
     }
 }
 
-/// A function that is ready to be compiled, and what its caller must provide.
+/// A function ready to be compiled, and the needs to be met by its caller.
 pub(crate) struct Emitted {
     pub(crate) function: Function,
     /// Bytes of [`Group::frames`]
     pub(crate) frame_bytes: u64,
-    /// What [`Group::tables`] points to
+    /// The target of [`Group::tables`]
     pub(crate) tables: Vec<u8>,
     /// Whether a loop asks whether the kernel is to stop: the kernel may run long
     pub(crate) polls: bool,
     /// Whether a loop may wait for other work-groups
     pub(crate) waits: bool,
-    /// Invocations that run side by side
+    /// Invocations side by side
     pub(crate) lanes: u32,
 }
 
@@ -100,7 +100,7 @@ struct Emitter<'a> {
     region: region::Region,
     /// Set where invocations come to barriers together
     stretches: Option<stretches::Stretches>,
-    /// Where a kernel goes that is to stop
+    /// Where a kernel goes to stop
     stopped: ClifBlock,
     lanes: lanes::Lanes,
     table_offsets: SecondaryMap<Table, u32>,
@@ -191,7 +191,7 @@ fn fuses(isa: &dyn TargetIsa) -> bool {
     fma.is_none_or(|flag| flag.as_bool() == Some(true))
 }
 
-/// The type in which a scalar is held in a register.
+/// The type of a scalar in a register.
 fn register(ty: Type) -> ir::Type {
     match ty {
         Type::Bool => types::I8,
@@ -346,18 +346,18 @@ impl Emitter<'_> {
     }
 }
 
-/// Flags for memory that no kernel writes: what was loaded once needs not be loaded again.
+/// Flags for memory that no kernel writes: a value loaded once needs not be loaded again.
 fn fixed() -> MemFlagsData {
     MemFlagsData::trusted().with_readonly().with_can_move()
 }
 
-/// Whether what stands behind a statement cannot be reached.
+/// Whether the code behind a statement cannot be reached.
 fn leaves(statement: &Statement) -> bool {
     matches!(statement, Statement::Exit(_) | Statement::Continue(_))
 }
 
-/// Whether invocations of a kernel that runs so many lanes side by side wait for one another. Those that run side by side
-/// are together where a subgroup is.
+/// Whether invocations of a kernel with so many lanes side by side wait for one another. Invocations side by side are
+/// together where a subgroup is.
 fn waits(program: &Program, width: u32) -> bool {
     visit::has_barrier(&program.body) && program.invocations() > 1
         || width == 1 && visit::has_subgroups(&program.body)

@@ -1,8 +1,8 @@
-//! A work-group as one function: the loop over invocations, and what barriers make of it.
+//! A work-group as one function: the loop over invocations, and the effect of barriers on the loop.
 //!
-//! *How it works.* Without barriers, the body stands in a loop over the invocations. With barriers, an invocation that
-//! comes to one puts the variables that are still needed into its frame, with the number of the barrier as its *state*,
-//! and the next invocation goes on. When all have come somewhere, the loop starts over, and each continues from where its
+//! *How it works.* Without barriers, the body stands in a loop over the invocations. With barriers, an invocation
+//! coming to a barrier puts the variables still needed into its frame, with the number of the barrier as its *state*,
+//! and the next invocation goes on. When all have come somewhere, the loop starts over, and each continues where its
 //! state says. The work-group is done when every invocation is.
 //!
 //! ```text
@@ -12,13 +12,13 @@
 //! └─────────┴─────────┴─────────┘        └───────┴───────────────────────┴───────┘
 //! ```
 //!
-//! An operation of a subgroup is such a place too, where invocations run one by one: there, an invocation waits until the
-//! others of its subgroup have come as far as they can without it ([`subgroup`](super::subgroup)).
+//! An operation of a subgroup is such a place too, where invocations run one by one: there, an invocation waits until
+//! the others of the subgroup have come as far as possible without the invocation ([`subgroup`](super::subgroup)).
 //!
 //! Where invocations come to each barrier together, no states are needed: see [`stretches`](super::stretches).
 //!
-//! Without barriers there is one frame, which invocations use one after the other. Where several lanes run side by side,
-//! everything said here of an invocation holds for a vector of them: they share a state and a frame.
+//! Without barriers there is a single frame, used by invocations one after the other. Where several lanes run side by
+//! side, everything said here of an invocation holds for a vector of invocations, with a common state and frame.
 
 use std::{collections::HashMap, mem::offset_of};
 
@@ -37,20 +37,20 @@ use crate::compile::{
     subgroup,
 };
 
-/// The state of an invocation that has ended. Barriers count from one; zero is the start.
+/// The state of an ended invocation. Barriers count from one; zero is the start.
 const ENDED: u32 = subgroup::ENDED;
 
-/// Bytes of the state at the start of a frame, which keep what follows aligned.
+/// Bytes of the state at the start of a frame, keeping the rest aligned.
 pub(super) const STATE_BYTES: u64 = 16;
 
 /// The most bytes of a frame: offsets must fit into instructions.
 const MAX_FRAME: u64 = 1 << 30;
 
-/// What the loop over invocations needs to know.
+/// Data for the loop over invocations.
 pub(super) struct Region {
-    /// Whether invocations wait for one another, so that each has a frame
+    /// Whether invocations wait for one another, each with a frame
     waits: bool,
-    /// The invocation that runs
+    /// The running invocation
     invocation: ClifVariable,
     /// Whether an invocation has come to a barrier in this round
     pending: ClifVariable,
@@ -61,7 +61,7 @@ pub(super) struct Region {
     /// Where variables are put at barriers
     spills: HashMap<Variable, u32>,
     slots: SecondaryMap<Slot, u32>,
-    /// Where an invocation leaves what the others of its subgroup need, if it waits for them
+    /// Where an invocation leaves the values for others of its subgroup, if invocations wait for their subgroup
     meeting: Option<Meeting>,
     /// Bytes from one frame to the next
     stride: u64,
@@ -93,7 +93,7 @@ impl Region {
         self.stride
     }
 
-    /// `crossing` are the variables that need a place in frames.
+    /// `crossing` are the variables in need of a place in frames.
     pub(super) fn new(
         b: &mut FunctionBuilder,
         program: &Program,
@@ -273,7 +273,7 @@ impl Emitter<'_> {
         self.b.ins().iadd_imm_s(frames, bytes)
     }
 
-    /// Chooses the invocation whose turn it is, if a seed decides the order.
+    /// Chooses the invocation of the turn, if a seed decides the order.
     fn take_turn(&mut self) {
         let Some(order) = self.region.order else {
             return;
@@ -332,7 +332,7 @@ impl Emitter<'_> {
         self.b.ins().store(MemFlagsData::trusted(), state, frame, 0);
     }
 
-    /// The frame of the invocation that runs.
+    /// The frame of the running invocation.
     pub(super) fn frame(&mut self) -> ir::Value {
         let frames = self.group_field(types::I64, offset_of!(Group, frames));
         if !self.region.waits {
@@ -351,7 +351,7 @@ impl Emitter<'_> {
         self.region.slots[slot]
     }
 
-    /// Chooses the invocation that runs.
+    /// Chooses the running invocation.
     pub(super) fn set_invocation(&mut self, index: ir::Value) {
         self.b.def_var(self.region.invocation, index);
     }
@@ -375,8 +375,8 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// Lets the others run until the invocation goes on, by the number of the barrier or the operation. `kind` is a part of
-    /// the state of an invocation that somebody must let go on.
+    /// Lets the others run until the invocation goes on, by the number of the barrier or the operation. `kind` is a
+    /// part of the state of an invocation that somebody must let go on.
     pub(super) fn suspend(&mut self, number: u32, kind: u32) {
         let mut live: Vec<Variable> = match self.live.get(&number) {
             Some(live) => live.iter().collect(),

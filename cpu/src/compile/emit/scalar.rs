@@ -1,4 +1,4 @@
-//! Operations on single values: those of one invocation, and those that are the same for all lanes.
+//! Operations on single values: values of one invocation, and values common to all lanes.
 
 use cranelift_codegen::ir::{
     self, InstBuilder, MemFlagsData,
@@ -115,7 +115,7 @@ impl Emitter<'_> {
             }
         };
         Ok(match (ty, op) {
-            // These are exact: they make half floats of half floats.
+            // These operations are exact: half floats become half floats.
             (
                 Type::F16,
                 Op::Unary(Unary::Negate | Unary::Abs, _)
@@ -187,7 +187,7 @@ impl Emitter<'_> {
         self.b.ins().select(holds, a, b)
     }
 
-    /// An integer division that cannot trap: a divisor that would make it is replaced by one.
+    /// An integer division that cannot trap: a trapping divisor is replaced by one.
     fn divide(
         &mut self,
         op: Binary,
@@ -205,7 +205,7 @@ impl Emitter<'_> {
         let harmless = divisor.is_some_and(|bits| bits != 0 && !(signed && bits == ones));
         let remainder = matches!(op, Binary::RemS | Binary::RemU);
         let mut b = b;
-        // The instruction traps where the language has a result. So this is no matter of policy.
+        // The instruction traps where the language has a result, so the replacement is no matter of policy.
         if !harmless {
             let zero = self.b.ins().icmp_imm_u(IntCC::Equal, b, 0);
             let mut replaced = zero;
@@ -331,7 +331,7 @@ impl Emitter<'_> {
         self.float_of_bits(result)
     }
 
-    /// The 16 bits of a half float that is held as an `f32`.
+    /// The 16 bits of a half float held as an `f32`.
     pub(super) fn half_bits(&mut self, value: ir::Value) -> ir::Value {
         let bits = self.bits(value);
         let sign = self.b.ins().ushr_imm_u(bits, 16);
@@ -378,7 +378,7 @@ impl Emitter<'_> {
     }
 }
 
-/// How a comparison of integers is done, and one of floats.
+/// The conditions for a comparison of integers, and of floats.
 pub(super) fn conditions(op: Comparison) -> (IntCC, FloatCC) {
     match op {
         Comparison::Eq => (IntCC::Equal, FloatCC::Equal),

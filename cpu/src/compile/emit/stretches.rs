@@ -1,12 +1,13 @@
-//! Work-groups whose invocations come to each barrier together: control flow around barriers is done once for all of them,
-//! and each stretch between barriers is a loop over the invocations. POCL and its kin call these work-item loops.
+//! Work-groups whose invocations come to each barrier together: control flow around barriers is done once for all
+//! invocations, and each stretch between barriers is a loop over the invocations. POCL and its kin call these work-item
+//! loops.
 //!
-//! *How it works.* [`uniform`](crate::compile::passes::uniform) says what all invocations have in common. Where every
-//! condition that decides about a barrier is the same for all of them and known outside of stretches, nothing has to be
-//! remembered of where an invocation waits. What all have in common is computed once, before the loop, if it is made of
-//! nothing else (*hoisted*). A variable that is assigned there alone is *shared*: one register. Other variables that go from
-//! one stretch to another are *framed*: loaded from the frame of the invocation where a stretch begins, and stored where it
-//! ends.
+//! *How it works.* [`uniform`](crate::compile::passes::uniform) finds the common values of all invocations. Where every
+//! condition deciding about a barrier is common to all invocations and known outside of stretches, no invocation has to
+//! remember its place of waiting. A common value is computed once, before the loop, if made of common values only
+//! (*hoisted*). A variable assigned there alone is *shared*: a single register. Other variables going from one stretch
+//! to another are *framed*: loaded from the frame of the invocation where a stretch begins, and stored where the
+//! stretch ends.
 //!
 //! ```text
 //! for (half = 128; half > 0; half /= 2)      once; `half` is shared
@@ -37,13 +38,13 @@ mod tests;
 /// How a work-group is emitted whose invocations come to barriers together.
 pub(super) struct Stretches {
     dividing: Dividing,
-    /// Variables that all invocations share
+    /// Variables shared by all invocations
     shared: HashSet<Variable>,
-    /// Statements that are done once, before the stretch in which they stand
+    /// Statements done once, before the stretch around them
     hoisted: HashSet<*const Statement>,
-    /// Assignments of shared variables that are done once, behind the stretch in which they stand
+    /// Assignments of shared variables done once, behind the stretch around them
     delayed: HashSet<*const Statement>,
-    /// Variables that lie in frames between stretches
+    /// Variables lying in frames between stretches
     framed: HashSet<Variable>,
     /// Whether a stretch is emitted
     inside: bool,
@@ -52,13 +53,13 @@ pub(super) struct Stretches {
 /// How a stretch begins with a variable.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum First {
-    /// It is assigned, by all invocations.
+    /// The variable is assigned, by all invocations.
     Assigned,
-    /// It may be read.
+    /// The variable may be read.
     Read,
 }
 
-/// What a stretch does with a variable.
+/// The use of a variable in a stretch.
 #[derive(Clone, Copy)]
 struct Use {
     first: First,
@@ -66,7 +67,7 @@ struct Use {
 }
 
 impl Stretches {
-    /// A plan for a program whose invocations wait for one another (`super::waits`), if this way is one for it.
+    /// A plan for a program whose invocations wait for one another (`super::waits`), if stretches suit the program.
     pub(super) fn plan(
         program: &Program,
         lives: &Lives,
@@ -103,29 +104,29 @@ impl Stretches {
         }
     }
 
-    /// Variables that need a place in frames.
+    /// Variables in need of a place in frames.
     pub(super) fn framed(&self) -> Vec<Variable> {
         self.framed.iter().copied().collect()
     }
 }
 
-/// Reads a program as [`Emitter::common_block`] emits it.
+/// Reads a program in the way of [`Emitter::common_block`].
 struct Planner<'a> {
     program: &'a Program,
     uniformity: &'a Uniformity,
     lanes: &'a Lanes,
     plan: Stretches,
-    /// Values that are known outside of stretches
+    /// Values known outside of stretches
     known: HashSet<Value>,
-    /// Statements of the stretch that is read
+    /// Statements of the stretch read now
     pending: Vec<&'a Statement>,
-    /// Shared variables that are assigned behind this stretch
+    /// Shared variables assigned behind this stretch
     later: HashSet<Variable>,
-    /// How many stretches use a variable, and how the last one of them does
+    /// The number of stretches using a variable, and the use in the last of them
     uses: HashMap<Variable, (u32, Use)>,
-    /// Variables that cannot be shared
+    /// Variables found impossible to share
     refused: HashSet<Variable>,
-    /// Whether a condition is not known where it decides about barriers
+    /// Whether a condition is unknown where barriers depend on it
     fails: bool,
 }
 
@@ -161,7 +162,7 @@ impl<'a> Planner<'a> {
         if self.fails {
             return None;
         }
-        // Where all invocations run side by side, registers hold what goes from one stretch to another.
+        // Where all invocations run side by side, registers hold the variables going from one stretch to another.
         if !together {
             let framed = self
                 .uses
@@ -187,7 +188,7 @@ impl<'a> Planner<'a> {
         self.end_stretch();
     }
 
-    /// A statement that decides about barriers.
+    /// A statement that barriers depend on.
     fn divide(&mut self, statement: &'a Statement) {
         if let Statement::If { condition: by, .. } | Statement::Switch { selector: by, .. } =
             statement
@@ -197,7 +198,7 @@ impl<'a> Planner<'a> {
         visit::blocks(statement, |block| self.block(block));
     }
 
-    /// A statement of a stretch, or one that is done outside of it.
+    /// A statement of a stretch, or a statement done outside.
     fn take(&mut self, statement: &'a Statement) {
         match statement {
             Statement::Let(value) => {
@@ -228,7 +229,7 @@ impl<'a> Planner<'a> {
                     self.later.insert(*variable);
                     self.plan.delayed.insert(statement);
                 } else {
-                    // One that is behind the stretch comes last.
+                    // An assignment behind the stretch comes last.
                     if self.later.contains(variable) {
                         self.refused.insert(*variable);
                     }
@@ -307,13 +308,13 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Whether a stretch does nothing that is seen behind it.
+/// Whether a stretch does nothing visible behind it.
 fn is_pure(stretch: &[&Statement]) -> bool {
     let mut statements = stretch.iter();
     statements.all(|statement| matches!(statement, Statement::Let(_)))
 }
 
-/// What a stretch does with variables that are not shared.
+/// The uses of unshared variables in a stretch.
 fn uses(
     program: &Program,
     shared: &HashSet<Variable>,
@@ -351,12 +352,12 @@ fn uses(
 }
 
 impl Emitter<'_> {
-    /// Whether code is emitted that is run once for all invocations.
+    /// Whether the code in the course of emission runs once for all invocations.
     pub(super) fn is_common(&self) -> bool {
         self.stretches.as_ref().is_some_and(|plan| !plan.inside)
     }
 
-    /// A block outside of stretches: stretches, and what stands between them.
+    /// A block outside of stretches: stretches, and the statements between them.
     pub(super) fn common_block(&mut self, block: &Block) -> Result<()> {
         let mut stretch = Vec::new();
         let mut delayed = Vec::new();
@@ -382,7 +383,7 @@ impl Emitter<'_> {
         self.stretch(&stretch, &delayed)
     }
 
-    /// A stretch, and what is done once behind it.
+    /// A stretch, and the statements done once behind it.
     fn stretch(&mut self, statements: &[&Statement], delayed: &[&Statement]) -> Result<()> {
         if !is_pure(statements) {
             self.set_inside(true);

@@ -13,7 +13,7 @@ use crate::compile::{
     subgroup::{AT_OPERATION, ROW_BYTES},
 };
 
-/// Where in a frame an invocation leaves what the others of its subgroup need.
+/// Where in a frame an invocation leaves the values for others of its subgroup.
 #[derive(Clone, Copy)]
 pub(super) struct Meeting {
     /// Where loops and passes are, and how many there can be
@@ -23,7 +23,7 @@ pub(super) struct Meeting {
 }
 
 impl Meeting {
-    /// What the operations of a program need, from `start` on. `None` if there are none.
+    /// The space for the operations of a program, from `start` on. `None` without operations.
     pub(super) fn of(program: &Program, start: u32) -> Option<Self> {
         let mut found: Option<Self> = None;
         visit::statements(&program.body, &mut |statement| {
@@ -96,7 +96,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// Lets those go on that have come together. Returns whether there are any.
+    /// Lets the invocations go on that have come together. Returns whether there are any.
     pub(super) fn meet(&mut self, meeting: Meeting) -> ir::Value {
         let frames = self.group_field(types::I64, offset_of!(Group, frames));
         let stride = self.region.stride() as i64;

@@ -69,7 +69,7 @@ impl Front<'_> {
         }
     }
 
-    /// Stores to memory that is atomic are indivisible.
+    /// Stores to atomic memory are indivisible.
     pub(super) fn atomic_store(
         &mut self,
         pointer: &super::Pointer,

@@ -10,7 +10,7 @@ use crate::compile::{
 };
 
 impl Front<'_> {
-    /// What the entry point is called with: built-in values, alone or as members of structures.
+    /// The arguments of the entry point: built-in values, alone or as members of structures.
     pub(super) fn entry_arguments(&mut self, function: &naga::Function) -> Result<Vec<Node>> {
         let mut nodes = Vec::new();
         for argument in &function.arguments {
@@ -87,7 +87,7 @@ impl Front<'_> {
         self.b.add(first, local)
     }
 
-    /// A built-in value of an axis, known to be zero where the work-group has one invocation along it.
+    /// A built-in value of an axis, known to be zero where the work-group has a single invocation along the axis.
     fn axis(&mut self, builtin: Builtin, axis: u8) -> Value {
         let extent = self.b.program.workgroup_size[usize::from(axis)];
         match builtin {

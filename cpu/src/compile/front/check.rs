@@ -1,7 +1,7 @@
-//! Calls that instrumented kernels make: see [`sanitizer`](crate::sanitizer).
+//! Calls made by instrumented kernels: see [`sanitizer`](crate::sanitizer).
 //!
-//! Accesses are checked as the text has them: what lowering adds (copies, zeros) is right by construction. Without
-//! instruments nothing here does anything.
+//! Accesses are checked as written in the text: additions of lowering (copies, zeros) are right by construction.
+//! Without instruments nothing here does anything.
 
 use std::{collections::HashMap, ops::Range, sync::Arc};
 
@@ -19,11 +19,11 @@ use crate::{
     sanitizer::{Access, Accessed, Instruments, Memory, Site, Space, What},
 };
 
-/// What is known of the text for the calls.
+/// Knowledge of the text for the calls.
 pub(super) struct Inspector {
     instruments: Instruments,
     sites: Vec<Site>,
-    /// The text that is lowered
+    /// The text lowered now
     span: Option<Range<u32>>,
     bindings: HashMap<ir::Binding, Arc<str>>,
     slots: HashMap<ir::Slot, Arc<str>>,
@@ -50,7 +50,7 @@ impl Inspector {
         self.instruments.checks.is_some()
     }
 
-    /// Whether indices are asked how they came to be.
+    /// Whether indices are asked about their origin.
     pub(super) fn checks_overflow(&self) -> bool {
         self.instruments
             .checks
@@ -67,7 +67,7 @@ impl Inspector {
         std::mem::take(&mut self.sites).into()
     }
 
-    /// The name of the variable at the start of a place, and where it begins.
+    /// The name of the variable at the start of a place, and where the variable begins.
     fn variable(&self, place: &ir::Place) -> (Option<Arc<str>>, u32) {
         match place.base {
             Base::Binding(at) => (self.bindings.get(&at.first).cloned(), 0),
@@ -121,12 +121,12 @@ impl Front<'_> {
         }
     }
 
-    /// What is lowered from here on is a statement of the text.
+    /// From here on, a statement of the text is lowered.
     pub(super) fn enter_statement(&mut self, statement: &S, span: Span) {
         if !self.inspector.instruments.any() {
             return;
         }
-        // Blocks have statements of their own; naga emits expressions before the statement that uses them.
+        // Blocks have statements of their own; naga emits expressions before the statement using them.
         if matches!(statement, S::Block(_)) {
             return;
         }
@@ -142,13 +142,13 @@ impl Front<'_> {
         };
         self.inspector.span = range(span).or(self.inspector.span.take());
         if self.inspector.instruments.coverage && range(span).is_some() {
-            // What is inlined twice is one statement.
+            // A statement inlined twice is a single statement.
             let number = std::ptr::from_ref(statement).addr();
             self.call_check(What::Statement(number), [], []);
         }
     }
 
-    /// What is lowered from here on is an expression of the text.
+    /// From here on, an expression of the text is lowered.
     pub(super) fn enter_expression(&mut self, expression: Handle<Expression>) {
         if self.inspector.instruments.any()
             && let Some(frame) = self.frames.last()
@@ -158,7 +158,7 @@ impl Front<'_> {
         }
     }
 
-    /// Tells of an access of the text, before it.
+    /// Tells of an access of the text, before the access.
     pub(super) fn check_access(&mut self, pointer: &Pointer, access: Access) -> Result<()> {
         if !self.inspector.checks() {
             return Ok(());
@@ -229,7 +229,7 @@ impl Front<'_> {
         }
     }
 
-    /// The bytes that an access of a whole value touches: offsets and lengths, without padding.
+    /// The bytes touched by an access of a whole value: offsets and lengths, without padding.
     fn runs(&self, pointer: &Pointer) -> Result<Vec<(u32, u32)>> {
         let layout = pointer.space();
         if self.layouts.scalars(pointer.ty)? > MAX_SCALARS {
@@ -264,7 +264,7 @@ impl Front<'_> {
         Ok(elements.count.unwrap_or(u32::MAX))
     }
 
-    /// Tells of an invocation that waits.
+    /// Tells of a waiting invocation.
     pub(super) fn check_barrier(&mut self, barrier: naga::Barrier) {
         if self.inspector.checks() {
             let what = What::Barrier {
@@ -275,14 +275,14 @@ impl Front<'_> {
         }
     }
 
-    /// Tells of an invocation that goes on behind a barrier of its subgroup.
+    /// Tells of an invocation going on behind a barrier of its subgroup.
     pub(super) fn check_subgroup_barrier(&mut self) {
         if self.inspector.checks() {
             self.call_check(What::SubgroupBarrier, None, []);
         }
     }
 
-    /// Tells of a variable that begins to exist.
+    /// Tells of a variable beginning to exist.
     pub(super) fn check_declaration(&mut self, pointer: &Pointer, written: bool) {
         if let (true, Base::Slot(slot)) = (self.inspector.is_strict(), pointer.place.base) {
             let slot = slot.as_u32();

@@ -74,7 +74,7 @@ impl Front<'_> {
         Ok(scalars(leaves.iter().map(zero).collect::<Vec<_>>()))
     }
 
-    /// The bytes of a constant as kernels lay them out.
+    /// The bytes of a constant in the layout of kernels.
     fn constant_bytes(&mut self, handle: Handle<E>, bytes: &mut Vec<u8>) -> Result<()> {
         let module = self.module;
         match module.global_expressions[handle] {

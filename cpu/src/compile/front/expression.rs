@@ -1,4 +1,4 @@
-//! Expressions: what each comes to.
+//! Expressions and their lowered forms.
 
 use std::rc::Rc;
 
@@ -13,7 +13,7 @@ use crate::compile::{
 use crate::sanitizer::Access;
 
 impl Front<'_> {
-    /// What an expression came to. Expressions that naga does not emit are evaluated now.
+    /// The lowered form of an expression. Expressions not emitted by naga are evaluated now.
     pub(super) fn node(&mut self, expression: Handle<E>) -> Result<Node> {
         if let Some(node) = &self.frame()?.nodes[expression.index()] {
             return Ok(node.clone());
@@ -49,7 +49,7 @@ impl Front<'_> {
         }
     }
 
-    /// Evaluates an expression at the end of what is lowered so far.
+    /// Evaluates an expression at the end of the code lowered so far.
     pub(super) fn evaluate(&mut self, expression: Handle<E>) -> Result<Node> {
         let function = self.frame()?.function;
         match function.expressions[expression] {

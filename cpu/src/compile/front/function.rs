@@ -1,4 +1,4 @@
-//! Calls: each is inlined as a scope that `return` leaves.
+//! Calls: each is inlined as a scope for `return` to leave.
 
 use std::rc::Rc;
 
@@ -43,7 +43,7 @@ impl<'a> Front<'a> {
         Ok(())
     }
 
-    /// Appends the body of a function. Returns what it returns.
+    /// Appends the body of a function. Returns the result.
     fn inline(
         &mut self,
         function: &'a naga::Function,
@@ -99,7 +99,7 @@ impl<'a> Front<'a> {
         let mut variables = Vec::new();
         for (_, scalar) in self.layouts.leaves(ty, Space::Own)? {
             let variable = self.b.variable(scalar);
-            // Paths that return nothing are not reached; the variable still has a value on them.
+            // Paths without a result are not reached; the variable still has a value there.
             let zero = self.b.constant(scalar, 0);
             self.b.set(variable, zero);
             variables.push(variable);

@@ -9,7 +9,7 @@ use crate::compile::{
 };
 
 impl Front<'_> {
-    /// The result of a function that does not work component by component; `None` for one that does.
+    /// The result of a function that does not work component by component; `None` for any other function.
     pub(super) fn whole(
         &mut self,
         function: F,

@@ -273,7 +273,7 @@ impl Front<'_> {
             Some(reference) => self.scalar(reference)?,
             None => nothing,
         });
-        // What is gathered are the texels' own words.
+        // The gathered values are the texels' own words.
         let ty = channel_type(kind.class)?;
         let function = HostFunction::ImageSample(way);
         let channels = self.call_image(function, &[texture, sampler], operands, &[ty; 4]);
@@ -286,7 +286,7 @@ impl Front<'_> {
         })
     }
 
-    /// Appends three operands: a vector and what fills it up.
+    /// Appends three operands: a vector and its filling.
     fn three(
         &mut self,
         operands: &mut Vec<Value>,
@@ -301,7 +301,7 @@ impl Front<'_> {
         Ok(())
     }
 
-    /// A level as a float: for depth textures it is an integer.
+    /// A level as a float: levels of depth textures are integers.
     fn level(&mut self, level: Handle<E>) -> Result<Value> {
         let value = self.scalar(level)?;
         Ok(match self.b.program.ty(value) {

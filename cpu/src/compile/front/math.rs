@@ -1,4 +1,4 @@
-//! Numeric functions of the language that have instructions, or are made of few operations.
+//! Numeric functions of the language with instructions of their own, or made of few operations.
 
 use std::rc::Rc;
 
@@ -103,7 +103,7 @@ impl Front<'_> {
                 let (one, minus) = (self.float(ty, 1.0), self.float(ty, -1.0));
                 let positive = self.b.compare(Comparison::LtF, zero, x);
                 let negative = self.b.compare(Comparison::LtF, x, zero);
-                // Zeros and NaN stay as they are.
+                // Zeros and NaN stay unchanged.
                 let sign = self.b.select(negative, minus, x);
                 self.b.select(positive, one, sign)
             }
@@ -123,12 +123,12 @@ impl Front<'_> {
         })
     }
 
-    /// `y` if it is less than `x`, and `x` otherwise, as WGSL defines `min`.
+    /// `y` if less than `x`, and `x` otherwise, as WGSL defines `min`.
     fn smaller(&mut self, x: Value, y: Value) -> Value {
         self.b.binary(Binary::MinF, y, x)
     }
 
-    /// `y` if `x` is less than it, and `x` otherwise, as WGSL defines `max`.
+    /// `y` if `x` is less, and `x` otherwise, as WGSL defines `max`.
     fn larger(&mut self, x: Value, y: Value) -> Value {
         self.b.binary(Binary::MaxF, y, x)
     }
@@ -207,7 +207,7 @@ impl Front<'_> {
         self.b.select(empty, none, value)
     }
 
-    /// The highest bit that differs from the sign, all ones if none does.
+    /// The highest bit differing from the sign, all ones if none does.
     fn first_leading_bit(&mut self, x: Value, signed: bool) -> Value {
         let ty = self.b.program.ty(x);
         let width = i64::from(ty.bits());

@@ -1,8 +1,8 @@
 //! From naga's IR to lane programs: functions are inlined, values are taken apart into scalars, pointers become places.
 //!
-//! *How it works.* A [`Frame`] stands for a call that is being inlined; it knows what each expression of its function came
-//! to ([`Node`]). Expressions are evaluated where naga emits them. Every variable of a function begins as a slot of
-//! memory; [`passes`](super::passes) makes scalars of those that need none.
+//! *How it works.* A [`Frame`] stands for a call in the course of inlining, and knows the lowered form of each
+//! expression of its function ([`Node`]). Expressions are evaluated where naga emits them. Every variable of a function
+//! begins as a slot of memory; [`passes`](super::passes) makes scalars of slots without need for memory.
 
 mod atomic;
 mod builtin;
@@ -35,10 +35,10 @@ use super::{
 };
 use crate::sanitizer::Instruments;
 
-/// The most values that a kernel may have once all calls are inlined.
+/// The most values in a kernel once all calls are inlined.
 const MAX_VALUES: usize = 1 << 21;
 
-/// What an expression came to.
+/// The lowered form of an expression.
 #[derive(Clone, Debug)]
 enum Node {
     /// A value, taken apart
@@ -58,7 +58,7 @@ enum Node {
     },
 }
 
-/// A place and the type of what is there.
+/// A place and the type of its content.
 #[derive(Clone, Debug)]
 struct Pointer {
     place: Place,
@@ -76,14 +76,14 @@ impl Pointer {
     }
 }
 
-/// Where a function puts what it returns.
+/// Where a function puts its result.
 enum Returned {
     Nothing,
     Scalars(Vec<Variable>),
     Memory(Rc<Pointer>),
 }
 
-/// A call that is being inlined.
+/// A call in the course of inlining.
 struct Frame<'a> {
     function: &'a naga::Function,
     /// For reports
@@ -95,7 +95,7 @@ struct Frame<'a> {
     arguments: Vec<Node>,
     scope: Scope,
     returned: Returned,
-    /// What `break` leaves, and what `continue` continues: innermost last
+    /// The targets of `break` and `continue`: innermost last
     breaks: Vec<Scope>,
     continues: Vec<Scope>,
 }
@@ -115,7 +115,7 @@ struct Front<'a> {
 /// The lane program of the entry point with index `entry`. Overrides must have been substituted.
 ///
 /// # Errors
-/// If the kernel uses what this adapter does not have, or more than it allows.
+/// If the kernel uses a feature missing from this adapter, or more than the adapter allows.
 pub(crate) fn lower(
     module: &naga::Module,
     info: &naga::valid::ModuleInfo,
@@ -156,8 +156,8 @@ pub(crate) fn lower(
     Ok(program)
 }
 
-/// A kernel that can synchronise with others may be told by them that a buffer has changed, so that only uniform buffers
-/// stay constant to it.
+/// A kernel able to synchronise with others may learn from them of a changed buffer, so only uniform buffers stay
+/// constant to such a kernel.
 fn forget_constancy(program: &mut Program) {
     let synchronises = visit::any(&program.body, &mut |statement| {
         matches!(
@@ -219,7 +219,7 @@ impl<'a> Front<'a> {
         let (inner, count) = self.bound_type(variable)?;
         let ty = Ty::Handle(inner);
         let uniform = variable.space == AddressSpace::Uniform;
-        // Decorated memory is shared with somebody who writes while the kernel runs.
+        // Decorated memory is shared with somebody writing while the kernel runs.
         let decorated = !variable.memory_decorations.is_empty();
         let writes = matches!(variable.space, AddressSpace::Storage { access }
             if access.contains(StorageAccess::STORE));
@@ -317,7 +317,7 @@ impl<'a> Front<'a> {
             .ok_or_else(|| internal("a statement outside a function"))
     }
 
-    /// The type of an expression of the function that is being inlined.
+    /// The type of an expression of the function in the course of inlining.
     fn type_of(&self, expression: Handle<naga::Expression>) -> Result<Ty> {
         use naga::proc::TypeResolution as R;
         Ok(match self.frame()?.info[expression].ty {

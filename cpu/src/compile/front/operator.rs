@@ -12,7 +12,7 @@ use crate::compile::{
 };
 
 impl Front<'_> {
-    /// What kind of number the scalars of an expression are.
+    /// The kind of number of an expression's scalars.
     pub(super) fn kind(&self, expression: Handle<E>) -> Result<ScalarKind> {
         Ok(self.layouts.scalar_of(self.type_of(expression)?)?.kind)
     }
@@ -103,7 +103,7 @@ impl Front<'_> {
         Ok(self.b.compare(op, a, b))
     }
 
-    /// `a - b * trunc(a / b)`, as WGSL defines it.
+    /// `a - b * trunc(a / b)`, as defined by WGSL.
     fn float_remainder(&mut self, a: Value, b: Value) -> Value {
         let quotient = self.b.binary(Binary::DivF, a, b);
         let whole = self.b.unary(Unary::Trunc, quotient);
@@ -266,7 +266,7 @@ impl Front<'_> {
         })
     }
 
-    /// The integer towards zero from a float, which is clamped before to what both types can represent.
+    /// The integer towards zero from a float, clamped before to the common range of both types.
     fn float_to_integer(&mut self, value: Value, signed: bool, to: Type) -> Value {
         let from = self.b.program.ty(value);
         let digits = match from {
@@ -296,7 +296,7 @@ impl Front<'_> {
             _ => (least, greatest as f64),
         };
         let (low, high) = (self.b.float(ty, least), self.b.float(ty, greatest));
-        // A NaN stays one.
+        // A NaN stays NaN.
         let clamped = self.b.binary(Binary::MaxF, low, value);
         let clamped = self.b.binary(Binary::MinF, high, clamped);
         let conversion = match signed {
@@ -306,7 +306,7 @@ impl Front<'_> {
         self.b.convert(conversion, to, clamped)
     }
 
-    /// The type of an expression that is a vector or a scalar, and how many scalars it has.
+    /// The type of a vector or scalar expression, and its number of scalars.
     pub(super) fn vector_size(&self, expression: Handle<E>) -> Result<usize> {
         let ty: Ty = self.type_of(expression)?;
         Ok(self.layouts.scalars(ty)? as usize)

@@ -1,8 +1,8 @@
-//! Sums and products that become an index: whether they overflowed, for [`sanitizer`](crate::sanitizer).
+//! Overflows of sums and products on the way to an index, for [`sanitizer`](crate::sanitizer).
 //!
-//! *How it works.* From the index on, additions, subtractions and multiplications of `i32` and `u32` are followed through
-//! their operands, conversions and selections within the function, up to what was loaded, called or passed. Each is done
-//! again in 64 bits, and the results are compared.
+//! *How it works.* From the index on, additions, subtractions and multiplications of `i32` and `u32` are followed
+//! through their operands, conversions and selections within the function, up to loaded values, results of calls and
+//! arguments. Each operation is done again in 64 bits, and the results are compared.
 
 use std::collections::HashSet;
 
@@ -17,11 +17,11 @@ use crate::{
     sanitizer::What,
 };
 
-/// The most operations that are followed from one index.
+/// The most operations followed from one index.
 const MAX_FOLLOWED: usize = 32;
 
 impl Front<'_> {
-    /// Tells of an index that is the result of an overflow, before it is used.
+    /// Tells of an index resulting from an overflow, before its use.
     pub(super) fn check_overflow(&mut self, index: Handle<E>) -> Result<()> {
         if !self.inspector.checks_overflow() {
             return Ok(());
@@ -58,7 +58,7 @@ impl Front<'_> {
         Ok(())
     }
 
-    /// Whether an operation overflowed; `None` for one that cannot.
+    /// Whether an operation overflowed; `None` for an operation that cannot overflow.
     fn overflow(
         &mut self,
         expression: Handle<E>,

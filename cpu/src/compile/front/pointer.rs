@@ -44,7 +44,7 @@ impl Front<'_> {
         Ok(pointer)
     }
 
-    /// The pointer to an element by an index that is known at run time.
+    /// The pointer to an element by an index known at run time.
     pub(super) fn indexed(&mut self, pointer: &Pointer, index: Value) -> Result<Pointer> {
         let elements = self.layouts.elements(pointer.ty, pointer.space())?;
         let count = match (elements.count, pointer.place.base) {
@@ -69,7 +69,7 @@ impl Front<'_> {
         Ok(pointer)
     }
 
-    /// What a pointer points to.
+    /// The target of a pointer.
     pub(super) fn load(&mut self, pointer: &Pointer) -> Result<Node> {
         if self.layouts.scalars(pointer.ty)? > MAX_SCALARS {
             let copy = self.temporary(pointer.ty)?;
@@ -195,7 +195,7 @@ impl Front<'_> {
         self.by_parts(&part, source.as_ref())
     }
 
-    /// An element of a value that is in scalars, by an index that is known at run time.
+    /// An element of a value in scalars, by an index known at run time.
     pub(super) fn select_element(
         &mut self,
         ty: Ty,
@@ -217,7 +217,7 @@ impl Front<'_> {
             let element = self.indexed(&pointer, index)?;
             return self.load(&element);
         }
-        // As the bounds policy for memory: an index that is too large selects the last element.
+        // As the bounds policy for memory: too large an index selects the last element.
         let mut chosen = values[(count - 1) * size..].to_vec();
         for element in (0..count - 1).rev() {
             let number = self.b.u32(element as u32);

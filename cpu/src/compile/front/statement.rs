@@ -11,7 +11,7 @@ use crate::compile::{
 use crate::sanitizer::Access;
 
 impl<'a> Front<'a> {
-    /// Appends statements, up to one that leaves the block.
+    /// Appends statements, up to a statement leaving the block.
     pub(super) fn statements(&mut self, block: &'a naga::Block) -> Result<()> {
         for (statement, span) in block.span_iter() {
             self.enter_statement(statement, *span);
@@ -179,8 +179,8 @@ impl<'a> Front<'a> {
         Ok(())
     }
 
-    /// Bodies by selector, and that of `default`. A case that falls through runs the bodies behind it too, as far as they
-    /// go: one body per entry, which for WGSL (where only empty cases fall through) repeats nothing.
+    /// Bodies by selector, and the body of `default`. A case that falls through runs the bodies behind, too, as far as
+    /// the fall goes: one body per entry, without repetition for WGSL (where only empty cases fall through).
     fn cases(&mut self, cases: &'a [naga::SwitchCase]) -> Result<(Vec<Case>, Block)> {
         let mut lowered: Vec<Case> = Vec::new();
         let mut default = Block::new();
@@ -206,7 +206,7 @@ impl<'a> Front<'a> {
             let body = self.b.close();
             result?;
             let selectors = std::mem::take(&mut selectors);
-            // Selectors that share the body of `default` need no case of their own.
+            // Selectors of the body of `default` need no case of their own.
             if std::mem::take(&mut is_default) {
                 default = body;
             } else {

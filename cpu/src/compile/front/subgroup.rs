@@ -35,7 +35,7 @@ impl Front<'_> {
         self.set_node(result, scalars([bits, zero, zero, zero]))
     }
 
-    /// A value that another invocation has.
+    /// A value of another invocation.
     pub(super) fn gather(
         &mut self,
         mode: &GatherMode,
@@ -53,7 +53,7 @@ impl Front<'_> {
         self.operate(function, operands, &values, result)
     }
 
-    /// Which invocation of the subgroup is read; `None` for the first.
+    /// The invocation of the subgroup to read; `None` for the first.
     fn source(&mut self, mode: &GatherMode) -> Result<Option<Value>> {
         let lane = self.lane();
         let from = match *mode {
@@ -124,7 +124,7 @@ impl Front<'_> {
         self.operate(Function::Combine(combine, scan), operands, &values, result)
     }
 
-    /// An operation that gives as many values as it takes, of the same types.
+    /// An operation with as many results as operands, of the same types.
     fn operate(
         &mut self,
         function: Function,

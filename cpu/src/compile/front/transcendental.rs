@@ -187,7 +187,7 @@ impl Front<'_> {
         Ok(Some(scalars(fractions)))
     }
 
-    /// Functions that pack several numbers into one, and back; `None` for any other.
+    /// Functions packing several numbers into one, and back; `None` for any other.
     pub(super) fn packing(
         &mut self,
         function: F,

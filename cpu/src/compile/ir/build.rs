@@ -8,7 +8,7 @@ use super::{
     fold::{self, Folded},
 };
 
-/// A program that grows at the end of an innermost open block.
+/// A program growing at the end of an innermost open block.
 pub(crate) struct Builder {
     pub(crate) program: Program,
     constants: HashMap<(Type, u64), Value>,
@@ -17,7 +17,7 @@ pub(crate) struct Builder {
 }
 
 impl Builder {
-    /// A builder for `program`, whose body is started anew. Values that it has stay valid.
+    /// A builder for `program`, with a body started anew. Values of the program stay valid.
     pub(crate) fn new(program: Program) -> Self {
         Self {
             program,
@@ -27,7 +27,7 @@ impl Builder {
         }
     }
 
-    /// The program, with what was appended as its body.
+    /// The program, with the appended statements as its body.
     pub(crate) fn finish(mut self) -> Program {
         debug_assert_eq!(self.open.len(), 1, "a block was opened and not closed");
         self.program.body = self.open.pop().unwrap_or_default();
@@ -44,7 +44,7 @@ impl Builder {
         self.open.push(Block::new());
     }
 
-    /// Ends the innermost block, which the caller puts into a statement.
+    /// Ends the innermost block, for the caller to put into a statement.
     pub(crate) fn close(&mut self) -> Block {
         self.open.pop().unwrap_or_default()
     }
@@ -66,7 +66,7 @@ impl Builder {
         }
     }
 
-    /// Whether the innermost block ends by leaving it.
+    /// Whether the innermost block ends by leaving.
     pub(crate) fn is_left(&self) -> bool {
         matches!(
             self.open.last().and_then(|block| block.last()),
@@ -117,12 +117,12 @@ impl Builder {
         })
     }
 
-    /// A value that a statement will define.
+    /// A value for a statement to define.
     pub(crate) fn result(&mut self, ty: Type) -> Value {
         self.program.values.push(Def { ty, op: Op::Result })
     }
 
-    /// Computes an operation here, unless it comes down to a value that is there.
+    /// Computes an operation here, unless the operation comes down to an existing value.
     pub(crate) fn op(&mut self, ty: Type, op: Op) -> Value {
         match fold::fold(&self.program, op, ty) {
             Some(Folded::Constant(bits)) => return self.constant(ty, bits),
@@ -145,7 +145,7 @@ impl Builder {
         }
     }
 
-    /// What a product of floats has twice: a sum has the same bits, and needs no constant.
+    /// The value that a product of floats has twice: a sum has the same bits, and needs no constant.
     fn doubled(&self, ty: Type, a: Value, b: Value) -> Option<Value> {
         let two = match ty {
             Type::F32 => u64::from(2f32.to_bits()),
@@ -186,7 +186,7 @@ impl Builder {
         self.op(Type::Bool, Op::Compare(op, a, b))
     }
 
-    /// Selects by a condition. What selects booleans that are partly known is an operation on them.
+    /// Selects by a condition. A selection of partly known booleans is an operation on them.
     pub(crate) fn select(&mut self, condition: Value, accept: Value, reject: Value) -> Value {
         let ty = self.program.ty(accept);
         let known = [accept, reject].map(|value| self.program.constant(value));

@@ -1,19 +1,19 @@
 //! Evaluation of operations on constants, and identities that hold for all values.
 //!
-//! Folding must not change results: floats are computed here by the same IEEE operations as in emitted code, and no
-//! identity is used that fails for a NaN, an infinity or a negative zero.
+//! Folding must not change results: floats are computed here by the same IEEE operations as in emitted code, and
+//! identities failing for a NaN, an infinity or a negative zero are not used.
 
 use half::f16;
 
 use super::{Binary, Comparison, Conversion, Def, Op, Program, Type, Unary, Value};
 
-/// What an operation comes down to.
+/// The result of folding an operation.
 pub(crate) enum Folded {
     Constant(u64),
     Same(Value),
 }
 
-/// What `op` of type `ty` comes down to, if that is known.
+/// The result of folding `op` of type `ty`, if known.
 pub(crate) fn fold(program: &Program, op: Op, ty: Type) -> Option<Folded> {
     let constant = |value| program.constant(value);
     let folded = match op {
@@ -102,7 +102,7 @@ fn identity(
     })
 }
 
-/// The bits of the number one.
+/// The bits of the number 1.
 fn one_bits(ty: Type) -> u64 {
     match ty {
         Type::F64 => 1f64.to_bits(),
@@ -110,7 +110,7 @@ fn one_bits(ty: Type) -> u64 {
     }
 }
 
-/// All bits that values of a type have.
+/// All bits of values of a type.
 pub(crate) fn mask(ty: Type) -> u64 {
     match ty {
         Type::Bool => 1,
@@ -138,7 +138,7 @@ fn float(ty: Type, bits: u64) -> f64 {
     }
 }
 
-/// Applies an operation of `f32` or `f64`, and rounds to half floats where the type asks for it.
+/// Applies an operation of `f32` or `f64`, and rounds to half floats where the type asks for rounding.
 fn floats(ty: Type, bits: u64, single: impl Fn(f32) -> f32, double: impl Fn(f64) -> f64) -> u64 {
     match ty {
         Type::F64 => double(f64::from_bits(bits)).to_bits(),
@@ -267,8 +267,8 @@ fn convert(op: Conversion, from: Type, to: Type, x: u64) -> u64 {
     }
 }
 
-/// With one rounding on every system, but for half floats, which are rounded as the code for them does it: the standard library
-/// asks the system's C library, and that of MinGW rounds twice.
+/// With one rounding on every system, but for half floats, rounded as in the code for them: the standard library asks
+/// the system's C library, and MinGW's rounds twice.
 fn multiply_add(ty: Type, x: u64, y: u64, z: u64) -> u64 {
     let single = |bits| f32::from_bits(bits as u32);
     match ty {
@@ -294,7 +294,7 @@ pub(crate) fn constant(ty: Type, bits: u64) -> Def {
 mod tests {
     use super::*;
 
-    /// Sums a hair beside the middle between two numbers, and the numbers that they are nearest to, on paper.
+    /// Sums a hair beside the middle between two numbers, and the nearest numbers to these sums, on paper.
     #[test]
     fn products_and_sums_are_rounded_once() {
         let two_to = |power: i32| 2f64.powi(power);
@@ -309,7 +309,7 @@ mod tests {
             let found = multiply_add(Type::F32, middle[0], middle[1], hair);
             assert_eq!(found, u64::from((expected as f32).to_bits()), "{expected}");
         }
-        // One and a half of the smallest number.
+        // 1.5 times the smallest number.
         let half = 0.5f32.to_bits().into();
         assert_eq!(multiply_add(Type::F32, half, 1, 1), 2);
         let middle = [1.0 + two_to(-26), 1.0 + two_to(-27)].map(f64::to_bits);

@@ -1,21 +1,21 @@
-//! Lane programs: what one invocation of a kernel does, between naga's IR and machine code.
+//! Lane programs: the work of one invocation of a kernel, between naga's IR and machine code.
 //!
-//! A [`Program`] is a kernel whose functions are inlined and whose values are scalars: a `vec3<f32>` is three values. It
-//! does not know how many lanes run side by side: that is a parameter of [`emit`](super::emit), and the reason why
+//! A [`Program`] is a kernel whose functions are inlined and whose values are scalars: a `vec3<f32>` is three values.
+//! The number of lanes side by side is no part of a program, but a parameter of [`emit`](super::emit): the reason why
 //! results are the same at each width.
 //!
-//! - **Values** ([`Value`], [`Def`]) are assigned once and are pure, except those that a statement defines
+//! - **Values** ([`Value`], [`Def`]) are assigned once and are pure, except values defined by a statement
 //!   ([`Op::Result`]). A [`Statement::Let`] says where a pure value is computed; constants and built-in values have no
-//!   such place and are made where they are used.
-//! - **Variables** ([`Variable`]) are scalars that are assigned more than once. They take the place of block parameters.
-//! - **Slots** ([`Slot`]) are memory of one invocation, for arrays that are indexed at run time.
+//!   such place and are made at their uses.
+//! - **Variables** ([`Variable`]) are scalars assigned more than once, in the place of block parameters.
+//! - **Slots** ([`Slot`]) are memory of one invocation, for arrays indexed at run time.
 //! - **Control flow** stays a tree, as in naga: masks of divergent flow and the regions between barriers follow from it.
 //!   There is one way out of a construct, [`Statement::Exit`] of a [`Scope`]; `return` is the exit of a function's scope.
 //! - **Memory** is reached by [`Place`]s: a base, a constant offset, and indices with their strides and counts. Bounds
 //!   are therefore checked where code is emitted, by whatever policy, and contiguous accesses can be recognised.
 //!
-//! Integers wrap, shifts use the low bits of their amount, division by zero yields the dividend and the remainder zero, and
-//! conversions to integers saturate: what WGSL leaves open is decided here.
+//! Integers wrap, shifts use the low bits of their amount, division by zero yields the dividend and the remainder zero,
+//! and conversions to integers saturate: the points left open by WGSL are decided here.
 
 pub(crate) mod build;
 pub(crate) mod fold;
@@ -31,7 +31,7 @@ use smallvec::SmallVec;
 use super::{host::HostFunction, subgroup::Function};
 use crate::sanitizer::Site;
 
-/// A scalar that is assigned once.
+/// A scalar assigned once.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Value(u32);
 entity_impl!(Value, "v");
@@ -46,17 +46,17 @@ entity_impl!(Variable, "var");
 pub(crate) struct Slot(u32);
 entity_impl!(Slot, "slot");
 
-/// A construct that can be left by [`Statement::Exit`].
+/// A construct with a way out by [`Statement::Exit`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Scope(u32);
 entity_impl!(Scope, "scope");
 
-/// An entry of the table of bindings that a dispatch passes to its kernel.
+/// An entry of the table of bindings passed to a kernel by a dispatch.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Binding(u32);
 entity_impl!(Binding, "binding");
 
-/// Read-only bytes that belong to the code.
+/// Read-only bytes belonging to the code.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Table(u32);
 entity_impl!(Table, "table");
@@ -82,7 +82,7 @@ impl Type {
         }
     }
 
-    /// Bytes in memory that only kernels see: private and work-group memory.
+    /// Bytes in memory seen by kernels only: private and work-group memory.
     pub(crate) fn own_bytes(self) -> u32 {
         match self {
             Type::Bool | Type::I32 | Type::F16 | Type::F32 => 4,
@@ -94,13 +94,13 @@ impl Type {
         matches!(self, Type::F16 | Type::F32 | Type::F64)
     }
 
-    /// Bits of an integer type that has as many bits as values of this type occupy in a register.
+    /// Bits of an integer type with as many bits as values of this type occupy in a register.
     pub(crate) fn bits(self) -> u32 {
         self.own_bytes() * 8
     }
 }
 
-/// Values that a work-group starts with.
+/// Values given to a work-group at its start.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Builtin {
     /// `local_invocation_index`
@@ -117,7 +117,7 @@ pub(crate) enum Builtin {
 pub(crate) enum Unary {
     /// Negation of integers and floats
     Negate,
-    /// Absolute value of signed integers and floats; that of the least integer is itself
+    /// Absolute value of signed integers and floats; the least integer stays as it is
     Abs,
     /// Complement of booleans and integers
     Not,
@@ -175,7 +175,7 @@ pub(crate) enum Comparison {
     LeF,
 }
 
-/// Conversions. The type of the result is that of the definition.
+/// Conversions. The type of the result is the type of the definition.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Conversion {
     SignedToFloat,
@@ -198,10 +198,10 @@ pub(crate) enum Conversion {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Op {
-    /// The bits of a value of the definition's type; those of a half float are the bits of its `f32`
+    /// The bits of a value of the definition's type; a half float has the bits of its `f32`
     Const(u64),
     Builtin(Builtin),
-    /// What a variable holds at this point
+    /// The value of a variable at this point
     Get(Variable),
     /// Defined by a statement other than `Let`
     Result,
@@ -220,7 +220,7 @@ pub(crate) enum Op {
     MultiplyAdd(Value, Value, Value),
 }
 
-/// A binding, or the element of an array of bindings that begins there.
+/// A binding, or an element of the array of bindings beginning there.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct BindingAt {
     pub(crate) first: Binding,
@@ -245,7 +245,7 @@ pub(crate) enum Base {
     Slot(Slot),
     /// Immediates of the pass
     Immediates,
-    /// Bytes that belong to the code
+    /// Bytes belonging to the code
     Table(Table),
 }
 
@@ -290,7 +290,7 @@ impl Place {
     }
 }
 
-/// A scalar of an access: bytes from the place, and the value that is read or written.
+/// A scalar of an access: bytes from the place, and the value read or written.
 #[derive(Clone, Copy, PartialEq, Hash, Debug)]
 pub(crate) struct Leaf {
     pub(crate) offset: u32,
@@ -342,15 +342,15 @@ pub(crate) struct Call {
     pub(crate) results: SmallVec<[Value; 4]>,
 }
 
-/// What the invocations of a subgroup do together: those that come to the same pass of the same operation.
+/// An operation of the invocations of a subgroup together: of the invocations coming to the same pass of the same operation.
 #[derive(Clone, Hash, Debug)]
 pub(crate) struct Subgroup {
     pub(crate) function: Function,
-    /// For [`Function::Shuffle`] the invocation that is read, by its number in the subgroup; then the scalars
+    /// For [`Function::Shuffle`] the invocation to read, by its number in the subgroup; then the scalars
     pub(crate) operands: SmallVec<[Value; 5]>,
     pub(crate) results: SmallVec<[Value; 4]>,
-    /// The loops around the operation, outermost first, and which pass of each runs, counted from one: known of a finished
-    /// program
+    /// The loops around the operation, outermost first, and the number of each loop's pass, counted from one: known of
+    /// a finished program
     pub(crate) passes: SmallVec<[(Scope, Value); 2]>,
     /// Numbers the operations and barriers of a finished program, in the order of the text
     pub(crate) number: u32,
@@ -362,12 +362,12 @@ pub(crate) struct Case {
     pub(crate) body: Block,
 }
 
-/// What a barrier orders, beside waiting.
+/// The memory ordered by a barrier, beside waiting.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Barrier {
     /// Whether invocations wait for one another; a fence alone otherwise
     pub(crate) waits: bool,
-    /// Whether accesses to memory that other work-groups see are ordered
+    /// Whether accesses to memory seen by other work-groups are ordered
     pub(crate) storage: bool,
     /// Numbers the barriers of a finished program
     pub(crate) number: u32,
@@ -380,7 +380,7 @@ pub(crate) enum Statement {
     /// Computes a pure value here.
     Let(Value),
     Set(Variable, Value),
-    /// Defines the values of its leaves.
+    /// Defines the values of the leaves.
     Load {
         place: Place,
         leaves: SmallVec<[Leaf; 4]>,
@@ -401,7 +401,7 @@ pub(crate) enum Statement {
     /// Repeats `body`, then `continuing`, until the scope is left. `Continue` goes to `continuing`.
     Loop {
         scope: Scope,
-        /// Variables that the loop assigns and that hold a constant when it begins, with its bits
+        /// Variables assigned by the loop and holding a constant at its start, with the bits of the constant
         starts: SmallVec<[(Variable, u64); 2]>,
         body: Block,
         continuing: Block,
@@ -411,7 +411,7 @@ pub(crate) enum Statement {
         scope: Scope,
         body: Block,
     },
-    /// Runs one of the bodies. Leaving early is the matter of a scope around it.
+    /// Runs one of the bodies. Leaving early is the matter of a scope around the switch.
     Switch {
         selector: Value,
         cases: Vec<Case>,
@@ -425,7 +425,7 @@ pub(crate) enum Statement {
     Subgroup(Box<Subgroup>),
 }
 
-/// A binding that a kernel uses.
+/// A binding used by a kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct BindingUse {
     pub(crate) group: u32,
@@ -434,15 +434,15 @@ pub(crate) struct BindingUse {
     pub(crate) element: u32,
     /// Offset and stride of the run-time sized array
     pub(crate) array: Option<(u32, u32)>,
-    /// Bytes of the type without a run-time sized array, or with one element of it
+    /// Bytes of the type without a run-time sized array, or with one element of the array
     pub(crate) least: u64,
-    /// Whether it is a uniform buffer
+    /// Whether the binding is a uniform buffer
     pub(crate) uniform: bool,
-    /// Whether nobody writes to it while a work-group runs
+    /// Whether nobody writes to the binding while a work-group runs
     pub(crate) constant: bool,
-    /// Whether somebody beside the dispatch may look at it or write to it meanwhile
+    /// Whether somebody beside the dispatch may look at the binding or write to it meanwhile
     pub(crate) shared: bool,
-    /// What the whole use is, if it is a reduction: known of a finished program
+    /// The reduction forming the whole use, if there is a reduction: known of a finished program
     pub(crate) reduction: Option<Reduction>,
 }
 
@@ -460,11 +460,11 @@ pub(crate) enum Combine {
     Add,
     Or,
     Xor,
-    /// The greater one, without signs
+    /// The greater number, without signs
     Max,
 }
 
-/// A kernel, as one invocation runs it.
+/// A kernel, as run by one invocation.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Program {
     pub(crate) name: String,
@@ -478,7 +478,7 @@ pub(crate) struct Program {
     pub(crate) workgroup_size: [u32; 3],
     /// Bytes of work-group memory
     pub(crate) workgroup_bytes: u32,
-    /// What calls of [`HostFunction::Check`] are about, by their numbers
+    /// The sites that calls of [`HostFunction::Check`] are about, by number
     pub(crate) sites: Arc<[Site]>,
     pub(crate) body: Block,
 }
@@ -497,7 +497,7 @@ impl Program {
         }
     }
 
-    /// The bits of a value that is constant.
+    /// The bits of a constant value.
     pub(crate) fn constant(&self, value: Value) -> Option<u64> {
         match self.values[value].op {
             Op::Const(bits) => Some(bits),

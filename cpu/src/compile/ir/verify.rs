@@ -1,11 +1,11 @@
-//! Checks that a program is well formed. Passes are wrong when this fails, never a user's kernel.
+//! Checks that a program is well formed. A failure means wrong passes, never a user's wrong kernel.
 
 use std::collections::HashSet;
 
 use super::{Binary, Block, Comparison, Op, Program, Scope, Statement, Type, Unary, Value, visit};
 
-/// Says what is wrong with a program: a value used where it is not known, a scope left that does not enclose or that
-/// names two constructs, operands of the wrong type.
+/// Names the fault of a program: a value used where unknown, an exit from a scope that does not enclose the exit or
+/// that names two constructs, operands of the wrong type.
 pub(crate) fn verify(program: &Program) -> Result<(), String> {
     let mut verifier = Verifier {
         program,
@@ -22,9 +22,9 @@ struct Verifier<'a> {
     known: HashSet<Value>,
     /// Enclosing scopes; whether each is a loop
     scopes: Vec<(Scope, bool)>,
-    /// Every scope that was met
+    /// Every scope met so far
     opened: HashSet<Scope>,
-    /// Values in the order in which they became known
+    /// Values in the order of becoming known
     undo: Vec<Value>,
 }
 
@@ -36,7 +36,7 @@ impl Verifier<'_> {
         result
     }
 
-    /// Enters a scope, which is the name of one construct: what analyses know of it must not be mixed up with another.
+    /// Enters a scope, the name of one construct only: an analysis must not mix up two constructs.
     fn open(&mut self, scope: Scope, repeats: bool) -> Result<(), String> {
         if !self.opened.insert(scope) {
             return Err(format!("{scope} is the name of two constructs"));

@@ -1,4 +1,4 @@
-//! Walks over statements, for passes that ask the same question of each.
+//! Walks over statements, for passes with the same question for each statement.
 
 use super::{Base, BindingAt, Block, Case, Count, Op, Place, Program, Statement, Value, Variable};
 
@@ -65,7 +65,7 @@ pub(crate) fn map_binding(at: BindingAt, f: &mut impl FnMut(Value) -> Value) -> 
     }
 }
 
-/// Calls `f` with each value that the address of a place is made of.
+/// Calls `f` with each value in the address of a place.
 pub(crate) fn place_operands(place: &Place, mut f: impl FnMut(Value)) {
     if let Base::Binding(at) = place.base {
         binding_operands(at, &mut f);
@@ -78,7 +78,7 @@ pub(crate) fn place_operands(place: &Place, mut f: impl FnMut(Value)) {
     }
 }
 
-/// `place` with each value that its address is made of replaced.
+/// `place` with each value in its address replaced.
 pub(crate) fn map_place(place: &Place, mut f: impl FnMut(Value) -> Value) -> Place {
     let mut place = place.clone();
     if let Base::Binding(at) = &mut place.base {
@@ -93,7 +93,7 @@ pub(crate) fn map_place(place: &Place, mut f: impl FnMut(Value) -> Value) -> Pla
     place
 }
 
-/// Calls `f` with each value that a statement reads itself, not by the blocks inside it.
+/// Calls `f` with each value read by a statement itself, not by the blocks inside.
 pub(crate) fn uses(program: &Program, statement: &Statement, mut f: impl FnMut(Value)) {
     match statement {
         Statement::Let(value) => operands(&program.values[*value].op, f),
@@ -132,7 +132,7 @@ pub(crate) fn uses(program: &Program, statement: &Statement, mut f: impl FnMut(V
     }
 }
 
-/// Replaces each value that a statement reads itself, not by the blocks inside it.
+/// Replaces each value read by a statement itself, not by the blocks inside.
 pub(crate) fn map_uses(
     program: &mut Program,
     statement: &mut Statement,
@@ -182,7 +182,7 @@ pub(crate) fn map_uses(
     }
 }
 
-/// Calls `f` with each value that a statement defines itself.
+/// Calls `f` with each value defined by a statement itself.
 pub(crate) fn definitions(statement: &Statement, mut f: impl FnMut(Value)) {
     match statement {
         Statement::Let(value) => f(*value),
@@ -199,7 +199,7 @@ pub(crate) fn definitions(statement: &Statement, mut f: impl FnMut(Value)) {
     }
 }
 
-/// Calls `$f` with references to the blocks directly inside a statement, of the kind that `$statement` is.
+/// Calls `$f` with references to the blocks directly inside a statement, of the same kind as `$statement`.
 macro_rules! each_block {
     ($statement:expr, $f:ident) => {
         match $statement {
@@ -243,7 +243,7 @@ pub(crate) fn statements<'a>(block: &'a Block, f: &mut impl FnMut(&'a Statement)
     }
 }
 
-/// Whether a block, or one inside, has a statement of which `f` says yes.
+/// Whether `f` says yes to a statement of a block, or of a block inside.
 pub(crate) fn any(block: &Block, f: &mut impl FnMut(&Statement) -> bool) -> bool {
     block.iter().any(|statement| {
         if f(statement) {
@@ -255,7 +255,7 @@ pub(crate) fn any(block: &Block, f: &mut impl FnMut(&Statement) -> bool) -> bool
     })
 }
 
-/// The variables that a block assigns.
+/// The variables assigned by a block.
 pub(crate) fn assigned(block: &Block, f: &mut impl FnMut(Variable)) {
     statements(block, &mut |statement| {
         if let Statement::Set(variable, _) = statement {

@@ -1,21 +1,21 @@
-//! What a loop leaves behind is assigned on the way out of it.
+//! Values that a loop leaves behind are assigned on the way out of the loop.
 //!
-//! *How it works.* A variable that a loop assigns and that is read behind the loop gets a variable of the loop's own in its
-//! place. The own one is assigned from the outer one before the loop, and the outer one from the own one at each way out:
-//! the loop-closed form that compilers of vectors use.
+//! *How it works.* A variable assigned in a loop and read behind the loop is replaced inside by a variable of the
+//! loop's own. The own one is assigned from the outer one before the loop, and the outer one from the own one at each
+//! way out: the loop-closed form that compilers of vectors use.
 //!
-//! With one lane, both are the same register. Where lanes leave a loop one after the other, what is assigned in each pass
-//! needs not be kept apart for lanes that have left: only the ways out do that. A counter of such a loop stays one for all
-//! lanes.
+//! With one lane, both are the same register. Where lanes leave a loop one after the other, the assignments of each
+//! pass need not be kept apart for lanes that have left: only assignments on the ways out are. A counter of such a loop
+//! stays common to all lanes.
 //!
-//! Loops with barriers are left as they are: lanes leave them together, and what lives across barriers costs memory.
+//! Loops with barriers stay unchanged: lanes leave such loops together, and variables living across barriers cost memory.
 
 use std::collections::HashMap;
 
 use super::live::{self, Lives};
 use crate::compile::ir::{Block, Def, Op, Program, Scope, Statement, Value, Variable, visit};
 
-/// Gives each loop variables of its own for what is read behind it. Returns whether there was any.
+/// Gives each loop variables of its own for the variables read behind the loop. Returns whether there was any.
 pub(crate) fn close_loops(program: &mut Program) -> bool {
     let lives = live::lives(program);
     let variables = program.variables.len();
@@ -45,7 +45,7 @@ struct Closer<'a> {
 }
 
 impl Closer<'_> {
-    /// What stands for a variable inside the outermost `depth` constructs.
+    /// The stand-in for a variable inside the outermost `depth` constructs.
     fn at(&self, variable: Variable, depth: usize) -> Variable {
         let mut open = self.open[..depth].iter().rev();
         let own = open.find_map(|open| open.own.get(&variable));
@@ -73,7 +73,7 @@ impl Closer<'_> {
         out
     }
 
-    /// A statement for another one. What must be done before is written.
+    /// A statement for another one. Statements that must come before are written.
     fn statement(&mut self, statement: Statement, out: &mut Block) -> Statement {
         match statement {
             Statement::Let(value) => {
@@ -129,7 +129,7 @@ impl Closer<'_> {
         }
     }
 
-    /// Makes variables for a loop, and assigns them before it.
+    /// Makes variables for a loop, and assigns the variables before the loop.
     fn own(
         &mut self,
         scope: Scope,
@@ -162,12 +162,12 @@ impl Closer<'_> {
         own
     }
 
-    /// Assigns the variables of what is gone to, on the way out of loops.
+    /// Assigns the variables of the place gone to, on the way out of loops.
     fn leave(&mut self, scope: Scope, continues: bool, out: &mut Block) {
         let Some(target) = self.open.iter().position(|open| open.scope == scope) else {
             return;
         };
-        // A loop that is continued is not left.
+        // A continued loop is not left.
         let (depth, live) = match continues {
             true => (target + 1, &self.lives.continues),
             false => (target, &self.lives.ends),

@@ -1,10 +1,11 @@
-//! Values that are needed on the other side of a barrier, or of an operation of a subgroup, become variables, which can be
-//! put aside while other lanes run.
+//! Values needed on the other side of a barrier, or of an operation of a subgroup, become variables, to be put aside
+//! while other lanes run.
 //!
-//! *How it works.* The program is read in order, and every stretch between barriers is an *epoch*. A value used in another
-//! epoch than its own is computed again there if that takes few operations on constants and built-in values. Otherwise a
-//! variable carries it: assigned where the value is defined, read before each statement of another epoch. What barriers
-//! divide ([`stretches`](super::stretches)) begins and ends epochs too: there, the loop over invocations may end.
+//! *How it works.* The program is read in order, and every stretch between barriers is an *epoch*. A value used in
+//! another epoch than its own is computed again there if few operations on constants and built-in values suffice.
+//! Otherwise a variable carries the value: assigned where the value is defined, read before each statement of another
+//! epoch. Statements divided by barriers ([`stretches`](super::stretches)) begin and end epochs too: there, the loop
+//! over invocations may end.
 
 use std::collections::HashMap;
 
@@ -13,10 +14,10 @@ use cranelift_codegen::entity::SecondaryMap;
 use super::stretches::Dividing;
 use crate::compile::ir::{Block, Def, Op, Program, Statement, Value, Variable, visit};
 
-/// The most operations that are done again rather than a value be put aside.
+/// The most operations to do again rather than put a value aside.
 const MAX_REPEATED: u32 = 4;
 
-/// Makes a program free of values that live across barriers, and numbers its barriers.
+/// Makes a program free of values living across barriers, and numbers the barriers.
 pub(crate) fn carry_over_barriers(mut program: Program) -> Program {
     if !visit::has_meeting(&program.body) {
         return program;
@@ -45,7 +46,7 @@ struct Crossing {
     epochs: SecondaryMap<Value, u32>,
     epoch: u32,
     last_epoch: u32,
-    /// The variables that carry values
+    /// The variables carrying values
     carried: HashMap<Value, Variable>,
     barriers: u32,
 }
@@ -64,7 +65,7 @@ impl Crossing {
             visit::definitions(&statement, |value| self.epochs[value] = epoch);
             let statement = self.inside(statement);
             if let Statement::Subgroup(operation) = &statement {
-                // What an operation gives is there behind it.
+                // The results of an operation are there behind the operation.
                 for &result in &operation.results {
                     self.epochs[result] = self.epoch;
                 }
@@ -74,7 +75,7 @@ impl Crossing {
         out
     }
 
-    /// Lets a statement use values of its own epoch only. What they need is written before it.
+    /// Lets a statement use values of its own epoch only. Everything needed for these values is written before the statement.
     fn replace_uses(&mut self, statement: &mut Statement, out: &mut Block) {
         let mut program = std::mem::take(&mut self.program);
         visit::map_uses(&mut program, statement, |program, value| {
@@ -194,7 +195,7 @@ impl Crossing {
         }
     }
 
-    /// Ends a construct that began in the epoch `before`.
+    /// Ends a construct begun in the epoch `before`.
     fn leave(&mut self, before: u32, crosses: bool) {
         if crosses {
             self.next_epoch();
@@ -203,7 +204,7 @@ impl Crossing {
         }
     }
 
-    /// Assigns the variables that carry values, where these are defined.
+    /// Assigns the carrying variables, where the values are defined.
     fn assign(&self, block: &mut Block) {
         let mut out = Block::with_capacity(block.len());
         for mut statement in std::mem::take(block) {
@@ -240,7 +241,7 @@ impl Crossing {
     }
 }
 
-/// Whether a value has no place where it is computed.
+/// Whether a value has no place of computation.
 fn is_floating(program: &Program, value: Value) -> bool {
     matches!(program.values[value].op, Op::Const(_) | Op::Builtin(_))
 }

@@ -1,7 +1,7 @@
-//! Which variables are still needed at each barrier, and where lanes go on that did not take part in something.
+//! The variables still needed at each barrier, and at each place where lanes go on after taking no part in something.
 //!
-//! *How it works.* Blocks are read from their ends. What is live at the end of a scope is what `Exit` takes there; a loop
-//! is read until what is live at its start stays the same.
+//! *How it works.* Blocks are read from their ends. The variables live at the end of a scope are taken there by `Exit`;
+//! a loop is read until the variables live at its start stay the same.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,10 @@ use cranelift_codegen::entity::EntitySet;
 
 use crate::compile::ir::{Block, Op, Program, Scope, Statement, Variable};
 
-/// Variables that hold something that is still read.
+/// Variables whose content is still read.
 pub(crate) type Live = EntitySet<Variable>;
 
-/// What is live at places of a program.
+/// The live variables at places of a program.
 #[derive(Default)]
 pub(crate) struct Lives {
     /// Behind each barrier and each operation of a subgroup, by its number
@@ -23,12 +23,12 @@ pub(crate) struct Lives {
     pub(crate) starts: HashMap<Scope, Live>,
     /// Where each loop continues
     pub(crate) continues: HashMap<Scope, Live>,
-    /// For each arm of a branch or a switch, in the order of the text: what is live behind the statement or at the start of a
-    /// later arm. The key is the statement's address.
+    /// For each arm of a branch or a switch, in the order of the text: the variables live behind the statement or at
+    /// the start of a later arm. The key is the statement's address.
     pub(crate) beside: HashMap<*const Statement, Vec<Live>>,
 }
 
-/// What is live at the places of a program that [`Lives`] names.
+/// The live variables at the places of a program named by [`Lives`].
 pub(crate) fn lives(program: &Program) -> Lives {
     let mut liveness = Liveness {
         program,
@@ -44,7 +44,7 @@ struct Liveness<'a> {
 }
 
 impl Liveness<'_> {
-    /// What is live before a block, given what is live behind it.
+    /// The variables live before a block, given the variables live behind the block.
     fn block(&mut self, block: &Block, mut live: Live) -> Live {
         for statement in block.iter().rev() {
             live = self.statement(statement, live);
@@ -112,7 +112,7 @@ impl Liveness<'_> {
         }
     }
 
-    /// What is live before arms, of which one is run.
+    /// The variables live before alternative arms.
     fn arms(&mut self, statement: &Statement, arms: &[&Block], behind: Live) -> Live {
         let starts: Vec<_> = arms
             .iter()
@@ -126,7 +126,7 @@ impl Liveness<'_> {
         }
         beside.reverse();
         self.lives.beside.insert(statement, beside);
-        // One of the arms is run, so that what is live behind all of them is live at a start or assigned.
+        // One of the arms is run, so variables live behind all arms are live at a start or assigned.
         let mut before = Live::new();
         for start in &starts {
             join(&mut before, start);

@@ -1,6 +1,6 @@
-//! Passes over lane programs: from what the front wrote down to what is worth emitting.
+//! Passes over lane programs: from the program as the front wrote it to a program worth emitting.
 //!
-//! None of them knows how many lanes run side by side.
+//! No pass knows how many lanes run side by side.
 
 mod closed;
 mod cross;
@@ -26,12 +26,12 @@ type Slots = HashSet<Slot>;
 /// Improves a program, and prepares it for barriers.
 ///
 /// # Errors
-/// If the front or a pass made a program that is none: code made of it could read or write anywhere.
+/// If the front or a pass made an ill-formed program: code made of such a program could read or write anywhere.
 pub(crate) fn run(program: Program) -> Result<Program> {
     check(&program, "the front")?;
     let written = program.clone();
     let (mut improved, long) = improve(program, &Slots::new())?;
-    // Loops that are long written out are worth their time if that makes registers of the arrays they index.
+    // Loops with a long written-out form are worth their time if unrolling makes registers of the arrays indexed there.
     let mut memory = promote::used(&improved);
     memory.retain(|slot| long.contains(slot));
     if !memory.is_empty() {
@@ -45,8 +45,8 @@ pub(crate) fn run(program: Program) -> Result<Program> {
     Ok(improved)
 }
 
-/// Improves a program, of which the slots in `memory` are known to stay memory. Returns also the slots that are indexed in
-/// loops which are long written out.
+/// Improves a program whose slots in `memory` are known to stay memory. Returns also the slots indexed in loops with a
+/// long written-out form.
 fn improve(mut program: Program, memory: &Slots) -> Result<(Program, Slots)> {
     let mut long = Slots::new();
     let mut simplify = |program| simplify::simplify(program, memory, &mut long);
@@ -64,14 +64,14 @@ fn improve(mut program: Program, memory: &Slots) -> Result<(Program, Slots)> {
     }
     if closed::close_loops(&mut program) {
         check(&program, "closing loops")?;
-        // What loops begin with is known better than by the variables that it was read from.
+        // The start values of loops are known better than by reads of variables.
         program = prune::prune(simplify(program));
         check(&program, "simplification of closed loops")?;
     }
     Ok((program, long))
 }
 
-/// Names the pass that has broken a program.
+/// Names the pass breaking a program.
 fn check(program: &Program, pass: &str) -> Result<()> {
     verify(program).map_err(|problem| {
         log::error!(

@@ -1,4 +1,4 @@
-//! Slots become variables where every access says at compile time which scalars it means.
+//! Slots become variables where every access says at compile time which scalars are meant.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,7 +7,7 @@ use crate::compile::ir::{
     Base, Block, Leaf, Op, Place, Program, Slot, Statement, Type, Variable, visit,
 };
 
-/// The most scalars of a slot that become variables: registers are few, and every one costs time to compile.
+/// The most scalars of a slot to become variables: registers are few, and every variable costs time to compile.
 const MAX_VARIABLES: usize = 256;
 
 /// Whether [`promote`] would change a program.
@@ -15,7 +15,7 @@ pub(crate) fn can_promote(program: &Program) -> bool {
     !promotable(program).is_empty()
 }
 
-/// The slots that are memory still.
+/// The slots remaining in memory.
 pub(super) fn used(program: &Program) -> Slots {
     let mut used = Slots::new();
     visit::statements(&program.body, &mut |statement| {
@@ -28,7 +28,7 @@ pub(super) fn used(program: &Program) -> Slots {
     used
 }
 
-/// Makes variables of slots that need not be memory.
+/// Makes variables of slots without need for memory.
 pub(crate) fn promote(mut program: Program) -> Program {
     let slots = promotable(&program);
     if slots.is_empty() {

@@ -1,4 +1,4 @@
-//! What nobody needs goes: values, assignments, loads, and stores to memory that is never read.
+//! Values, assignments and loads that nobody needs go, and so do stores to memory without readers.
 
 use cranelift_codegen::entity::EntitySet;
 
@@ -16,8 +16,8 @@ pub(crate) fn prune(mut program: Program) -> Program {
         slots: EntitySet::new(),
         grown: false,
     };
-    // What is needed makes more needed; each round reads the program once, and few rounds are necessary, since what
-    // defines a value stands before what uses it in most cases.
+    // Needed values make more values needed; each round reads the program once, and few rounds are necessary, since
+    // most definitions stand before the uses of their values.
     loop {
         needed.grown = false;
         needed.block(&program.body);
@@ -54,7 +54,7 @@ impl Needed<'_> {
         self.grown |= self.values.insert(value);
     }
 
-    /// Reads a block from its end, so that most uses are seen before what they use.
+    /// Reads a block from its end, so that most uses are seen before the definitions.
     fn block(&mut self, block: &Block) {
         for statement in block.iter().rev() {
             let mut inner = Vec::new();
@@ -176,7 +176,7 @@ impl Sweeper {
     }
 }
 
-/// Whether a statement does nothing but choose between blocks that are empty. A loop without a body may go on for ever.
+/// Whether a statement does nothing but choose between empty blocks. A loop without a body may go on for ever.
 fn is_hollow(statement: &Statement) -> bool {
     let mut hollow = matches!(
         statement,

@@ -1,9 +1,9 @@
-//! Finds buffers that a kernel uses for a reduction: histograms, sums, sets of bits.
+//! Finds buffers used by a kernel for a reduction: histograms, sums, sets of bits.
 //!
-//! Threads that count in common bins pass the lines of the cache to and fro, which takes far longer than the counting. What
-//! nobody looks at before the end of a dispatch can be counted apart and combined then (the privatization of OpenMP's clause
-//! `reduction`): `exec/reduction.rs` does, for buffers that nobody else sees and that are small beside their dispatch. Sums of
-//! floats would depend on the number of threads, and are left alone.
+//! Threads counting in common bins pass the lines of the cache to and fro, at far greater cost than the counting. Bins
+//! that nobody looks at before the end of a dispatch can be counted apart and combined then (the privatization of
+//! OpenMP's clause `reduction`): `exec/reduction.rs` does, for buffers seen by nobody else and small beside their
+//! dispatch. Sums of floats would depend on the number of threads, and are left alone.
 
 use std::collections::{HashMap, HashSet};
 
@@ -36,7 +36,7 @@ pub(super) fn find(program: &mut Program) {
     }
 }
 
-/// The reduction of which an atomic operation may be a part.
+/// The reduction that an atomic operation may be a part of.
 fn reduction(program: &Program, atomic: &Atomic, needed: &HashSet<Value>) -> Option<Reduction> {
     let ty = program.ty(atomic.result);
     let word_bytes = match ty {
@@ -57,7 +57,7 @@ fn reduction(program: &Program, atomic: &Atomic, needed: &HashSet<Value>) -> Opt
     })
 }
 
-/// What bindings are used for: `None` if not for one reduction.
+/// The uses of bindings: `None` without a single reduction.
 struct Uses(HashMap<Binding, Option<Reduction>>);
 
 impl Uses {
@@ -79,7 +79,7 @@ impl Uses {
             }
             return;
         };
-        // Which of them is not known.
+        // The element in use is unknown.
         for element in 0..count {
             self.0
                 .insert(Binding::from_u32(at.first.as_u32() + element), None);

@@ -1,14 +1,14 @@
-//! Where barriers divide a program: into *stretches*, which each invocation of a work-group may run from end to end before
-//! the next one begins.
+//! Where barriers divide a program: into *stretches*. Each invocation of a work-group may run a stretch from end to end
+//! before the next invocation begins.
 
 use std::collections::HashSet;
 
 use crate::compile::ir::{Block, Scope, Statement, visit};
 
-/// The statements that a stretch cannot go on over.
+/// The statements that no stretch can go on over.
 pub(crate) struct Dividing {
-    /// Scopes and loops with a barrier inside, or with a way out of such a construct: who leaves or continues one goes
-    /// somewhere else among the stretches.
+    /// Scopes and loops with a barrier inside, or with a way out of such a construct: leaving or continuing such a
+    /// construct leads somewhere else among the stretches.
     scopes: HashSet<Scope>,
 }
 
@@ -17,7 +17,7 @@ impl Dividing {
         let mut dividing = Self {
             scopes: HashSet::new(),
         };
-        // A way out of one construct divides every construct around it, whose own ways out then divide as well.
+        // A way out of one construct divides every construct around the way out, and the ways out of these divide as well.
         loop {
             let mut found = Vec::new();
             visit::statements(body, &mut |statement| {
@@ -35,7 +35,7 @@ impl Dividing {
         }
     }
 
-    /// Whether a statement is a barrier, leaves or continues a construct that divides, or has such a statement inside.
+    /// Whether a statement is a barrier, leaves or continues a dividing construct, or has such a statement inside.
     pub(crate) fn divides(&self, statement: &Statement) -> bool {
         let mut divides = match statement {
             Statement::Barrier(barrier) => barrier.waits,

@@ -1,5 +1,5 @@
-//! Loops around operations of subgroups count their passes: invocations take part in an operation together if they come to
-//! it in the same passes of all loops. See [`subgroup`](crate::compile::subgroup).
+//! Loops around operations of subgroups count their passes: invocations take part in an operation together by coming
+//! there in the same passes of all loops. See [`subgroup`](crate::compile::subgroup).
 
 use smallvec::SmallVec;
 
@@ -7,7 +7,7 @@ use crate::compile::ir::{
     Binary, Block, Def, Op, Program, Scope, Statement, Type, Value, Variable, visit,
 };
 
-/// Gives each loop with an operation inside a variable that counts, and tells operations of the loops around them.
+/// Gives each loop with an operation inside a counting variable, and tells operations of the loops around them.
 pub(super) fn count_passes(program: &mut Program) {
     if visit::has_subgroups(&program.body) {
         let mut body = std::mem::take(&mut program.body);
@@ -60,8 +60,8 @@ impl Counting<'_> {
                     self.open.pop();
                     let (count, one) = (self.value(Op::Get(counter)), self.value(Op::Const(1)));
                     let next = self.value(Op::Binary(Binary::Add, count, one));
-                    // At the beginning of the body, so that `continuing` is in the pass of the body before it, and an
-                    // operation there comes before those of the body that follows.
+                    // At the beginning of the body, so that `continuing` is in the pass of the body before, and an
+                    // operation there comes before the operations of the following body.
                     let counts = [
                         Statement::Let(count),
                         Statement::Let(next),

@@ -1,9 +1,9 @@
-//! Which loops may run long, and must look whether the kernel is to stop.
+//! Finds the loops that may run long, and must look whether the kernel is to stop.
 //!
-//! A loop is *short* if a variable counts by a constant from a constant to a constant, and the passes of the loop and of
-//! the loops inside it are few; so it is if a variable, whatever it begins with, is halved in each pass until nothing is
-//! left. What is not known to be short polls. How it does depends on what happens in a pass: a loop that waits for somebody
-//! else must let others run, which need this processor.
+//! A loop is *short* if a variable counts by a constant from a constant to a constant, and the passes of the loop and
+//! of the loops inside it are few; a loop is short, too, if a variable of any start value is halved in each pass until
+//! nothing is left. A loop not known to be short polls. The kind of poll depends on the work of a pass: a loop waiting
+//! for somebody else must let others run, in need of this processor.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,14 +17,14 @@ use crate::compile::ir::{
 pub(crate) enum Poll {
     /// Whether the kernel is to stop. Nobody else can end the loop.
     Stop,
-    /// A pass that goes on to the next does nothing but look at memory that others write: somebody else must run.
+    /// A pass going on to the next does nothing but look at memory written by others: somebody else must run.
     Waits,
     /// A pass does something, and looks at such memory too: somebody else may have to run.
     Shares,
 }
 
-/// Passes of a loop, with those of the loops inside, that may go by before somebody asks whether to stop: below a
-/// millisecond of work.
+/// Passes of a loop, including passes of the loops inside, between two questions whether to stop: below a millisecond
+/// of work.
 const MAX_PASSES: u64 = 1 << 18;
 
 /// The loops that must poll.
@@ -34,13 +34,13 @@ pub(crate) fn polling(program: &Program) -> HashMap<Scope, Poll> {
     polls
 }
 
-/// Statements that an invocation runs, estimated: branches are all taken, loops of unknown length run a while.
+/// Statements run by an invocation, estimated: branches are all taken, loops of unknown length run a while.
 pub(crate) fn cost(program: &Program) -> u64 {
     block_cost(program, &program.body)
 }
 
 fn block_cost(program: &Program, block: &Block) -> u64 {
-    /// Passes of a loop that nobody knows
+    /// Passes of a loop of unknown length
     const UNKNOWN: u64 = 64;
     let mut sum = 0u64;
     for statement in block {
@@ -56,7 +56,7 @@ fn block_cost(program: &Program, block: &Block) -> u64 {
     sum
 }
 
-/// Passes that one run of a block takes at most, in loops that do not poll.
+/// The most passes in one run of a block, in loops without polls.
 fn passes(program: &Program, block: &Block, polls: &mut HashMap<Scope, Poll>) -> u64 {
     let mut sum = 0u64;
     for statement in block {
@@ -95,12 +95,12 @@ fn poll(program: &Program, statement: &Statement, scope: Scope) -> Poll {
     }
 }
 
-/// What happens in passes that go on to the next.
+/// The work of passes going on to the next.
 struct Pass<'a> {
     program: &'a Program,
-    /// Whether memory that others write is read
+    /// Whether memory written by others is read
     looks: bool,
-    /// Whether somebody else can see that the pass was made
+    /// Whether somebody else can see the pass
     works: bool,
 }
 
@@ -123,7 +123,7 @@ impl Pass<'_> {
                 _ => {}
             }
             visit::blocks(statement, |inner| {
-                // What is done on the way out is done once.
+                // Work on the way out is done once.
                 if !leaves(inner, scope) {
                     self.block(inner, scope);
                 }
@@ -131,8 +131,8 @@ impl Pass<'_> {
         }
     }
 
-    /// Whether an atomic operation leaves memory as it was, as far as a loop that waits is concerned: an exchange that
-    /// depends on a comparison ends such a loop when it takes place.
+    /// Whether an atomic operation leaves memory unchanged, from the view of a waiting loop: an exchange depending on a
+    /// comparison ends such a loop by taking place.
     fn changes_nothing(&self, atomic: &Atomic) -> bool {
         let value = self.program.constant(atomic.value);
         match atomic.function {
@@ -146,7 +146,7 @@ impl Pass<'_> {
     }
 }
 
-/// Whether a block leaves a loop whichever way it takes: at its end, with nothing in front that goes elsewhere.
+/// Whether a block leaves a loop on every way: at its end, with nothing in front going elsewhere.
 fn leaves(block: &Block, scope: Scope) -> bool {
     let mut inside = HashSet::new();
     visit::statements(block, &mut |statement| {
@@ -189,11 +189,11 @@ fn count(program: &Program, statement: &Statement) -> Option<u64> {
     })
 }
 
-/// What every pass of a loop does once.
+/// The work done once in every pass of a loop.
 struct Once {
-    /// What values that the loop computes were read from. A value that was read before the loop is the same in each pass.
+    /// The variables read for the values computed in the loop. A value read before the loop is the same in each pass.
     reads: HashMap<Value, Variable>,
-    /// Variables that have one assignment in the loop, where every pass comes by
+    /// Variables with one assignment in the loop, where every pass comes by
     assigned: Vec<(Variable, Value)>,
 }
 
@@ -247,7 +247,7 @@ impl Once {
         self.reads.get(&value) == Some(&variable)
     }
 
-    /// How a value follows from a variable, if that is all there is to it.
+    /// How a value follows from a variable, if nothing else has a part in the value.
     fn step(&self, program: &Program, variable: Variable, value: Value) -> Option<Step> {
         let Op::Binary(op, a, b) = program.values[value].op else {
             return None;
@@ -257,7 +257,7 @@ impl Once {
         }
         let bits = program.constant(b)? as u32;
         let by = bits as i32;
-        // A greater amount counts by its low bits alone, which may be zero.
+        // A greater amount counts by its low bits alone, possibly zero.
         let shifts = (1..u32::BITS).contains(&bits);
         match op {
             Binary::Add => Some(Step::By(by.into())),
@@ -274,7 +274,7 @@ impl Once {
 /// How a variable goes on in each pass.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// By a number that is always the same
+    /// By a constant number
     By(i64),
     /// To a half, or less, of an unsigned integer
     Part,
@@ -289,13 +289,13 @@ struct Counter<'a> {
     program: &'a Program,
     once: &'a Once,
     variable: Variable,
-    /// What is assigned
+    /// The assigned value
     value: Value,
     step: Step,
 }
 
 impl Counter<'_> {
-    /// A test of the counter that leaves the loop, where every pass comes by.
+    /// A test of the counter leaving the loop, where every pass comes by.
     fn end(&self, block: &Block, scope: Scope) -> Option<End> {
         for statement in block {
             let mut continues = false;
@@ -330,12 +330,12 @@ impl Counter<'_> {
         None
     }
 
-    /// What a condition says of the counter, if a loop can only go on where the condition is `goes_on`.
+    /// The test of the counter by a condition, if a loop can only go on where the condition is `goes_on`.
     fn test(&self, condition: Value, goes_on: bool) -> Option<End> {
         let program = self.program;
         let (comparison, a, b) = match (program.values[condition].op, goes_on) {
             (Op::Compare(comparison, a, b), _) => (comparison, a, b),
-            // Each of them lets the loop go on only if it holds itself.
+            // Each operand lets the loop go on only by holding itself.
             (Op::Binary(Binary::And, a, b), true) | (Op::Binary(Binary::Or, a, b), false) => {
                 return self.test(a, goes_on).or_else(|| self.test(b, goes_on));
             }
@@ -344,7 +344,7 @@ impl Counter<'_> {
         };
         let counts = |value: Value| match self.once.reads(value, self.variable) {
             true => Some(false),
-            // Another sum of the same numbers may be of what was read behind the assignment.
+            // Another sum of the same numbers may come from a variable read behind the assignment.
             false => (value == self.value).then_some(true),
         };
         let (left, next, bound) = match (counts(a), counts(b)) {
@@ -366,17 +366,17 @@ impl Counter<'_> {
     }
 }
 
-/// A test that lets a loop go on.
+/// A test for a loop to go on.
 struct End {
     comparison: Comparison,
     /// The counter is the left operand
     left: bool,
     bound: u64,
-    /// Whether the test is on the value that the next pass will have
+    /// Whether the test is on the value of the next pass
     next: bool,
 }
 
-/// The comparison that holds where another does not.
+/// The comparison holding where another does not.
 fn opposite(comparison: Comparison, left: bool) -> Option<(Comparison, bool)> {
     Some(match comparison {
         Comparison::Eq => (Comparison::Ne, left),
@@ -391,8 +391,8 @@ fn opposite(comparison: Comparison, left: bool) -> Option<(Comparison, bool)> {
 }
 
 impl End {
-    /// The most passes of a counter of 32 bits that becomes a part of itself in each, if what is left of any number in the
-    /// end ends the loop.
+    /// The most passes of a counter of 32 bits that becomes a part of itself in each pass, if the last remainder of any
+    /// number ends the loop.
     fn passes_of_parts(&self, step: Step) -> Option<u64> {
         let left: &[u32] = match step {
             Step::Part | Step::SignedPart => &[0],
@@ -439,7 +439,7 @@ impl End {
             (Comparison::LeS | Comparison::LeU, false, false) => start - bound + 1,
             _ => return None,
         };
-        // Beyond the bound by a step, the counter must still be a number of its type, or it goes round.
+        // Beyond the bound by a step, the counter must still be a number of its type: otherwise the counter goes round.
         let (least, greatest) = if signed {
             (i64::from(i32::MIN), i64::from(i32::MAX))
         } else {

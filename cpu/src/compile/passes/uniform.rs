@@ -1,9 +1,10 @@
-//! What is the same for all lanes that run side by side, and where they part.
+//! What lanes side by side have in common, and where lanes part.
 //!
 //! *How it works.* Everything begins as unknown, and the program is read until nothing changes. A value is *uniform* if
 //! all active lanes have the same, *linear* if each lane has a fixed stride more than the lane before, and *varying*
-//! otherwise. Branches on varying conditions part the lanes, and so do exits that only some of them take. A variable that
-//! is assigned while lanes are parted varies if a lane that takes no part reads it later: liveness says where it goes on.
+//! otherwise. Branches on varying conditions part the lanes, and so do exits taken by some lanes only. A variable
+//! assigned while lanes are parted varies if a lane without a part in the assignment reads the variable later: liveness
+//! says where such a lane goes on.
 
 use std::collections::HashSet;
 
@@ -20,12 +21,12 @@ use crate::compile::ir::{
 pub(crate) enum Shape {
     /// The same
     Uniform,
-    /// An integer that is so much greater, modulo 2^32, than that of the lane before; never zero
+    /// An integer greater by so much, modulo 2^32, than in the lane before; never zero
     Linear(u32),
     Varying,
 }
 
-/// What is known of a program that so many lanes run.
+/// Knowledge of a program run by so many lanes.
 #[derive(Default)]
 pub(crate) struct Uniformity {
     builtins: Vec<(Builtin, Shape)>,
@@ -44,7 +45,7 @@ impl Uniformity {
         self.known(program, value).unwrap_or(Shape::Uniform)
     }
 
-    /// The shape of what a variable holds.
+    /// The shape of a variable's content.
     pub(crate) fn variable(&self, variable: Variable) -> Shape {
         self.variables[variable].unwrap_or(Shape::Uniform)
     }
@@ -59,7 +60,7 @@ impl Uniformity {
         self.continues.contains(&scope)
     }
 
-    /// Whether an assignment must leave the variable of lanes that are not active as it is.
+    /// Whether an assignment must leave the variable unchanged in lanes that are not active.
     pub(crate) fn is_blended(&self, statement: &Statement) -> bool {
         self.blended.contains(&std::ptr::from_ref(statement))
     }
@@ -87,18 +88,18 @@ impl Uniformity {
     }
 }
 
-/// Finds out what `lanes` neighbouring invocations have in common that do each statement together.
+/// Finds out what `lanes` neighbouring invocations, doing each statement together, have in common.
 pub(crate) fn analyze(program: &Program, lives: &Lives, lanes: u32) -> Uniformity {
     Analysis::new(program, lives, lanes, true).run()
 }
 
-/// Finds out what all invocations of a work-group have in common, which do a statement one after the other: what one of
-/// them loads from memory, another may have changed.
+/// Finds out what all invocations of a work-group have in common, doing a statement one after the other: memory loaded
+/// by one invocation may be changed by another.
 pub(crate) fn analyze_group(program: &Program, lives: &Lives) -> Uniformity {
     Analysis::new(program, lives, program.invocations(), false).run()
 }
 
-/// The built-in values that are not the same for neighbouring invocations.
+/// The built-in values differing between neighbouring invocations.
 fn builtins([x, y, _]: [u32; 3], lanes: u32) -> Vec<(Builtin, Shape)> {
     let whole = |count: u32| count.is_multiple_of(lanes);
     let row = match x {
@@ -124,9 +125,9 @@ fn builtins([x, y, _]: [u32; 3], lanes: u32) -> Vec<(Builtin, Shape)> {
     ]
 }
 
-/// What stands around a statement, and may part lanes.
+/// The surroundings of a statement that may part lanes.
 enum Around<'a> {
-    /// An arm of a branch whose condition varies, and what lanes outside the arm read later
+    /// An arm of a branch on a varying condition, and the variables read later by lanes outside the arm
     Arm(Option<&'a Live>),
     Scope(Scope),
     Body(Scope),
@@ -251,7 +252,7 @@ impl<'a> Analysis<'a> {
     }
 
     fn arms(&mut self, statement: &'a Statement, selector: Value, arms: &[&'a Block]) {
-        // A condition of which nothing is known yet parts nobody.
+        // A condition of still unknown shape parts nobody.
         let varies = !matches!(
             self.found.known(self.program, selector),
             None | Some(Shape::Uniform)
@@ -267,7 +268,7 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// Whether lanes that came to something together may not be together inside.
+    /// Whether lanes arriving together may be apart inside.
     fn parts(&self, around: &Around) -> bool {
         match around {
             Around::Arm(_) => true,
@@ -278,7 +279,7 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// Whether lanes may be parted between a scope and here, so that leaving (or continuing) it parts them for longer.
+    /// Whether lanes may be parted between a scope and here, so that leaving (or continuing) the scope parts them for longer.
     fn parted_within(&self, scope: Scope, leaves: bool) -> bool {
         for around in self.around.iter().rev() {
             match around {
@@ -330,7 +331,7 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// The shape of what is loaded from a place.
+    /// The shape of a value loaded from a place.
     fn loaded(&mut self, place: &Place) -> Option<Shape> {
         if let Base::Binding(at) = place.base {
             self.binding(at);
@@ -399,7 +400,7 @@ impl<'a> Analysis<'a> {
     }
 }
 
-/// What holds for values of which each has one of two shapes.
+/// The shape of values with one of two shapes each.
 fn join(a: Option<Shape>, b: Option<Shape>) -> Option<Shape> {
     match (a, b) {
         (None, known) | (known, None) => known,
@@ -408,7 +409,7 @@ fn join(a: Option<Shape>, b: Option<Shape>) -> Option<Shape> {
     }
 }
 
-/// What holds for the result of an operation of which nothing but its operands is known.
+/// The shape of the result of an operation, known by the operands only.
 fn mixed(a: Option<Shape>, b: Option<Shape>) -> Option<Shape> {
     match (a, b) {
         (Some(Shape::Varying), _) => a,

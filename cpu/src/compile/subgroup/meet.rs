@@ -1,4 +1,4 @@
-//! Invocations that run one by one and wait in their frames for their subgroup or their work-group.
+//! Invocations running one by one, and waiting in their frames for their subgroup or their work-group.
 //!
 //! ```text
 //! frame of an invocation that waits
@@ -43,18 +43,18 @@ impl Frames {
     }
 
     /// # Safety
-    /// That of [`Self::word`].
+    /// The contract of [`Self::word`].
     unsafe fn state(&self, invocation: u32) -> u32 {
         // SAFETY: by contract.
         unsafe { self.word(invocation, 0).read() }
     }
 
-    /// Where an invocation waits for its subgroup, if it does.
+    /// The place where an invocation waits for its subgroup, if waiting.
     ///
     /// # Safety
-    /// That of [`Self::word`].
+    /// The contract of [`Self::word`].
     unsafe fn waiting(&self, invocation: u32) -> Option<Waiting<'_>> {
-        // SAFETY: by contract; a kernel writes the head before the state says that the invocation waits.
+        // SAFETY: by contract; a kernel writes the head before the state tells of a waiting invocation.
         unsafe {
             let state = self.state(invocation);
             if state == ENDED || state & AT_OPERATION == 0 {
@@ -73,7 +73,7 @@ impl Frames {
     /// Lets an invocation go on.
     ///
     /// # Safety
-    /// That of [`Self::word`].
+    /// The contract of [`Self::word`].
     unsafe fn release(&self, invocation: u32, kind: u32) {
         // SAFETY: by contract.
         unsafe {
@@ -82,10 +82,10 @@ impl Frames {
         }
     }
 
-    /// Does the earliest operation that invocations of a subgroup wait for. Returns whether there was one.
+    /// Does the earliest operation with waiting invocations of a subgroup. Returns whether there was one.
     ///
     /// # Safety
-    /// That of [`Self::word`], for all of `members`.
+    /// The contract of [`Self::word`], for all of `members`.
     unsafe fn meet(&self, members: std::ops::Range<u32>) -> bool {
         let first = members.start;
         let mut earliest: Option<Waiting<'_>> = None;
@@ -142,7 +142,7 @@ impl Frames {
 }
 
 impl Waiting<'_> {
-    /// Which of two comes first in the text, pass by pass of the loops that both are in.
+    /// Which of two comes first in the text, pass by pass of their common loops.
     fn order(&self, other: &Self) -> Ordering {
         let both = self.passes.iter().zip(other.passes);
         let shared = both.take_while(|([a, _], [b, _])| a == b);
@@ -153,13 +153,13 @@ impl Waiting<'_> {
     }
 }
 
-/// What kernels call when every invocation of a work-group has come somewhere. The result is zero if all have ended.
+/// Called by kernels when every invocation of a work-group has come somewhere. The result is zero if all have ended.
 ///
 /// Operands: address of the frames and bytes of each, of 64 bits; number of invocations, and where in a frame loops and rows
 /// are.
 ///
 /// # Safety
-/// That of [`HostFn`](super::host::HostFn), and the frames must be those of as many invocations.
+/// The contract of [`HostFn`](super::host::HostFn), and there must be frames for as many invocations.
 pub(crate) unsafe extern "C" fn meet(
     _resources: *const *const BoundResource,
     operands: *const u32,

@@ -1,5 +1,5 @@
-//! What the compiler computes must be what compiled code computes: every operation on every pair of edge values, once as
-//! constants and once as values that are loaded.
+//! The compiler's results must be the results of compiled code: every operation on every pair of edge values, once as
+//! constants and once as loaded values.
 
 use super::run;
 use crate::compile::ir::{
@@ -26,7 +26,7 @@ const SINGLES: [u64; 16] = [
     0x7fc0_0000,
 ];
 
-/// Bits that tend to go wrong, for each type.
+/// Bits prone to errors, for each type.
 fn edges(ty: Type) -> Vec<u64> {
     match ty {
         Type::Bool => vec![0, 1],
@@ -95,7 +95,7 @@ fn edges(ty: Type) -> Vec<u64> {
     }
 }
 
-/// A program that loads operands of the given types from its buffer, computes, and stores the result behind them.
+/// A program loading operands of the given types from its buffer, computing, and storing the result behind them.
 fn program(operands: &[Type], ty: Type, op: impl FnOnce(&[Value]) -> Op) -> Program {
     let mut b = Builder::new(Program {
         name: "fold".into(),
@@ -136,7 +136,7 @@ fn program(operands: &[Type], ty: Type, op: impl FnOnce(&[Value]) -> Op) -> Prog
     b.finish()
 }
 
-/// The bits as they lie in a buffer.
+/// The bits as stored in a buffer.
 fn to_host(ty: Type, bits: u64) -> u64 {
     match ty {
         Type::F16 => half::f16::from_f32(f32::from_bits(bits as u32))

@@ -1,4 +1,4 @@
-//! Tests of the compiler without wgpu: from text or by hand to lane programs, and from these to results.
+//! Tests of the compiler without wgpu: from text or by hand to lane programs, and from lane programs to results.
 
 mod folding;
 mod passes;
@@ -10,7 +10,7 @@ use super::{
     passes as all_passes,
 };
 
-/// The lane program of the only entry point of a module, as the front wrote it.
+/// The lane program of the only entry point of a module, as written by the front.
 fn lowered(source: &str) -> Program {
     let module = naga::front::wgsl::parse_str(source).unwrap();
     let info = naga::valid::Validator::new(Default::default(), naga::valid::Capabilities::all())
@@ -44,7 +44,7 @@ fn run(program: &Program, buffers: &mut [&mut [u8]]) -> u32 {
     run_kernel(&kernel, buffers)
 }
 
-/// Runs a work-group of a program with one buffer, once for each.
+/// Runs a work-group of a program with a single buffer, once for each buffer.
 fn run_all<'a>(program: &Program, buffers: impl Iterator<Item = &'a mut [u64]>) {
     let kernel = generate(
         program,
@@ -96,6 +96,6 @@ fn run_kernel(kernel: &Kernel, buffers: &mut [&mut [u8]]) -> u32 {
         apart: 0,
         waited: 0,
     };
-    // SAFETY: the group has what the kernel says that it needs, and nobody else uses it.
+    // SAFETY: the group has everything that the kernel names as needed, and nobody else uses the group.
     unsafe { (kernel.function())(&mut group) }
 }

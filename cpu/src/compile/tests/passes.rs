@@ -1,4 +1,4 @@
-//! What the passes make of programs.
+//! The effect of the passes on programs.
 
 use super::{lowered, optimized, run};
 use crate::compile::{
@@ -45,7 +45,7 @@ fn short_loops_over_private_arrays_leave_no_memory_and_no_loop() {
     assert_eq!(words[0], 5);
 }
 
-/// A loop of 40 passes, with some 1,500 statements in all, is written out only if that makes registers of the array.
+/// A loop of 40 passes, with some 1,500 statements in all, is written out only if writing out makes registers of the array.
 #[test]
 fn long_loops_over_arrays_that_stay_memory_are_not_written_out() {
     let step = "x = (x * 3u) ^ (x >> 1u);".repeat(10);
@@ -220,7 +220,7 @@ fn loops_poll_unless_they_are_known_to_be_short() {
             "for (var i = 0u; ; i++) { if (i >= 10u) { if (out[0] == 1u) { continue; } break; } out[i] = i; }",
             1,
         ),
-        // What is tested is two further, and never 1.
+        // The tested value is two further, and never 1.
         (
             "var i = 0u; loop { out[3] = i; i += 1u; continuing { break if i + 1u == 1u; } }",
             1,
@@ -247,7 +247,7 @@ fn loops_poll_unless_they_are_known_to_be_short() {
     }
 }
 
-/// A number of 32 bits halves 32 times at most, whatever it is, and a last pass finds nothing left.
+/// Any number of 32 bits halves 32 times at most, and a last pass finds nothing left.
 #[test]
 fn loops_that_halve_what_nobody_knows_do_not_poll() {
     for (body, polls) in [
@@ -261,7 +261,7 @@ fn loops_that_halve_what_nobody_knows_do_not_poll() {
             "var i = out[0]; while (3u < i) { out[i] = i; i = i >> 31u; }",
             0,
         ),
-        // Towards zero: from either side, zero is what is left.
+        // Towards zero: from either side, zero is left.
         (
             "for (var i = i32(out[0]); i > 0; i /= 2) { out[i] = 1u; }",
             0,
@@ -274,7 +274,7 @@ fn loops_that_halve_what_nobody_knows_do_not_poll() {
             "for (var i = i32(out[0]); i < 0; i /= 2) { out[0] = 1u; }",
             0,
         ),
-        // Rounded down: what is left of a negative number is -1.
+        // Rounded down: a negative number ends as -1.
         (
             "for (var i = i32(out[0]); i > 0; i >>= 1u) { out[i] = 1u; }",
             0,
@@ -297,7 +297,7 @@ fn loops_that_halve_what_nobody_knows_do_not_poll() {
         ),
         ("for (var i = out[0]; i != 1u; i >>= 1u) { out[0] = i; }", 1),
         ("for (var i = out[0]; i >= 0u; i /= 2u) { out[0] = i; }", 1),
-        // What does not become less.
+        // Values that do not become less.
         (
             "for (var i = out[0]; i > 0u; i >>= out[1]) { out[i] = i; }",
             1,
@@ -324,7 +324,7 @@ fn loops_that_halve_what_nobody_knows_do_not_poll() {
     }
 }
 
-/// What was read before a loop is the same in each pass, also if the loop assigns the variable that was read.
+/// A value read before a loop is the same in each pass, even if the loop assigns the variable.
 #[test]
 fn counters_that_are_read_before_a_loop_do_not_end_it() {
     // Behind a branch with a store in it nothing is known of `x`, so that `before` stays a read of the variable.
@@ -472,9 +472,9 @@ fn buffers_that_are_only_added_to_are_reductions() {
         ("atomicXor(&bins[0], i);", Some((Combine::Xor, 4))),
         ("atomicMax(&bins[0], i);", Some((Combine::Max, 4))),
         ("let unneeded = atomicAdd(&bins[i], 1u);", add),
-        // One needs what was there.
+        // An operation needs the old value.
         ("atomicAdd(&bins[atomicAdd(&bins[0], 1u)], 1u);", None),
-        // Zero is not what these begin with.
+        // Zero is not the start value of these operations.
         ("atomicMin(&bins[0], i);", None),
         ("atomicAnd(&bins[0], i);", None),
         // The order shows.

@@ -1,9 +1,9 @@
 //! Indices that grow from lane to lane but at an edge: `min(x + 1, width - 1)` in the pixels of a picture.
 //!
-//! *How it works.* Such an index varies, as far as a proof goes, and its lanes would be loaded one after the other. Where
-//! it is made of linear values and of limits that are the same for all lanes, code asks whether this time no lane meets
-//! a limit: then the access is contiguous. The first and the last lane say so for all, and registers of one lane are enough
-//! for them: what all lanes hold is computed on the way of the others only.
+//! *How it works.* Such an index varies, as far as a proof goes, and the lanes would be loaded one after the other.
+//! Where the index is made of linear values and of limits common to all lanes, code asks whether this time no lane
+//! meets a limit: then the access is contiguous. The first and the last lane say so for all, and registers of one lane
+//! are enough for them: what all lanes hold is computed on the way of the others only.
 
 use cranelift_codegen::ir::{self, InstBuilder, condcodes::IntCC};
 
@@ -14,18 +14,18 @@ use crate::compile::{
     passes::uniform::Shape,
 };
 
-/// Operations that are followed from an index to its linear parts; compiling takes at most so long for it.
+/// The most operations followed from an index to its linear parts; compiling takes at most so long for an index.
 const MOST: u32 = 8;
 
 /// The first lane's value where no lane meets a limit.
 pub(super) struct First {
     pub(super) value: ir::Value,
-    /// Whether no lane meets one, unless that is known
+    /// Whether no lane meets a limit, unless the answer is known
     pub(super) holds: Option<ir::Value>,
 }
 
 impl Emitter<'_> {
-    /// What an index grows by from lane to lane where no lane meets a limit; `None` where that is not known.
+    /// The growth of an index from lane to lane where no lane meets a limit; `None` if unknown.
     pub(super) fn stride_within_limits(&self, index: Value) -> Option<u32> {
         self.stride_within(index, MOST)
     }
@@ -55,13 +55,13 @@ impl Emitter<'_> {
         }
     }
 
-    /// How much greater the last lane is, where that is a positive number.
+    /// How much greater the last lane is, if the difference is a positive number.
     fn reach(&self, stride: u32) -> Option<i64> {
         let reach = i64::from(stride) * i64::from(self.lanes.width - 1);
         i32::try_from(reach).is_ok().then_some(reach)
     }
 
-    /// The first lane's value of an index that has a [stride](Self::stride_within_limits).
+    /// The first lane's value of an index with a [stride](Self::stride_within_limits).
     pub(super) fn first_within_limits(&mut self, value: Value) -> Result<First> {
         let (op, a, b) = match self.program.values[value].op {
             _ if self.shape(value) != Shape::Varying => {

@@ -1,7 +1,7 @@
-//! Which accesses of all lanes are contiguous.
+//! Finds the contiguous accesses of all lanes.
 //!
-//! An access is if its one index that is not the same for all lanes grows by a word from lane to lane: as is proven, or, for
-//! loads, where no lane meets a limit of the index ([`clamped`](super::clamped)).
+//! An access is contiguous if its only index differing between lanes grows by a word from lane to lane: as proven, or,
+//! for loads, where no lane meets a limit of the index ([`clamped`](super::clamped)).
 
 use cranelift_codegen::ir::{self, InstBuilder, condcodes::IntCC, types};
 
@@ -14,7 +14,7 @@ use crate::compile::{
     passes::{range, uniform::Shape},
 };
 
-/// How the lanes of a contiguous access find out whether it is one.
+/// How the lanes of an access find out whether the access is contiguous.
 pub(super) enum Contiguous {
     Always,
     /// With the first lane's index, where the index varies as far as is known
@@ -58,7 +58,7 @@ impl Emitter<'_> {
         })
     }
 
-    /// Whether the indices of all lanes are in bounds, where they grow from lane to lane from this first one.
+    /// Whether the indices of all lanes are in bounds, where indices grow from lane to lane from the first lane's on.
     fn whole_in_bounds(&mut self, step: &Step, first: ir::Value) -> Result<Contiguous> {
         let more = self.lanes.width - 1;
         let last = match step.count {

@@ -1,12 +1,12 @@
 //! Control flow where lanes are parted.
 //!
-//! *How it works.* The active mask is a variable. Each arm of a branch on a varying condition runs with the lanes that take
-//! it, and is skipped when there are none. Lanes that leave a scope or continue a loop apart from others are taken out of
-//! the mask, until all come together at its end. A loop goes on while a lane is active. So wherever a statement runs, at
-//! least one lane is active: uniform loads and stores need no mask. Where the last lane may have gone, code jumps to the
-//! next place where lanes come together (`nobody`).
+//! *How it works.* The active mask is a variable. Each arm of a branch on a varying condition runs with the lanes
+//! taking the arm, and is skipped when there are none. Lanes leaving a scope or continuing a loop apart from others are
+//! taken out of the mask, until all come together at the end. A loop goes on while a lane is active. So wherever a
+//! statement runs, at least one lane is active: uniform loads and stores need no mask. Where the last lane may have
+//! gone, code jumps to the next place for lanes to come together (`nobody`).
 //!
-//! What parts and what joins is known when code is emitted: where no lanes can be missing, there is no mask.
+//! The places of parting and joining are known when code is emitted: where no lanes can be missing, there is no mask.
 
 mod certain;
 mod loops;
@@ -21,7 +21,7 @@ use crate::compile::{
     ir::{Binary, Block, Case, Op, Scope, Statement, Value, visit},
 };
 
-/// The most statements on a way out that are written twice to save a mask.
+/// The most statements on a way out to be written twice for saving a mask.
 const MAX_TWICE: usize = 12;
 
 /// The mask from before a construct; `None` if all lanes were active.
@@ -41,7 +41,7 @@ impl Emitter<'_> {
         self.activate(None);
     }
 
-    /// Ends what [`Self::begin_lanes`] began: what follows is done once for all lanes.
+    /// Ends the part begun by [`Self::begin_lanes`]: everything behind is done once for all lanes.
     pub(in crate::compile::emit) fn end_lanes(&mut self) {
         self.lanes.nobody = None;
         self.lanes.parted = false;
@@ -54,7 +54,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// The lanes that take part.
+    /// The lanes taking part.
     pub(super) fn active(&mut self) -> Parts {
         if !self.lanes.parted {
             return self.mask(true);
@@ -72,7 +72,7 @@ impl Emitter<'_> {
         self.lanes.parted.then(|| self.active())
     }
 
-    /// Makes the lanes active that were before.
+    /// Makes the lanes active again that were active before.
     fn activate(&mut self, before: Before) {
         self.lanes.parted = before.is_some();
         let mask = match before {
@@ -82,7 +82,7 @@ impl Emitter<'_> {
         self.set_active(&mask);
     }
 
-    /// Something that is zero if no lane of a mask is set. A branch can test a comparison of it at once.
+    /// A value that is zero if no lane of a mask is set. A branch can test a comparison of the value at once.
     fn bits_of_any(&mut self, mask: &Parts) -> ir::Value {
         let any = self.folded(mask, |e, a, b| e.b.ins().bor(a, b));
         match cfg!(target_arch = "x86_64") {
@@ -146,7 +146,7 @@ impl Emitter<'_> {
         self.each(&[a, b], |e, masks| e.b.ins().band_not(masks[0], masks[1]))
     }
 
-    /// Whether leaving a scope parts the lanes, so that it changes the mask.
+    /// Whether leaving a scope parts the lanes and so changes the mask.
     fn exits_apart(&self, scope: Scope) -> bool {
         self.lanes.are_many() && self.lanes.uniformity.exits_apart(scope)
     }
@@ -155,7 +155,7 @@ impl Emitter<'_> {
         self.lanes.are_many() && self.lanes.uniformity.continues_apart(scope)
     }
 
-    /// Whether behind a block lanes may be missing that were there before: those that left a scope around it.
+    /// Whether lanes present before a block may be missing behind, after leaving a scope around the block.
     pub(in crate::compile::emit) fn loses_lanes(&self, block: &Block) -> bool {
         self.lanes.are_many() && self.loses(block, &mut SmallVec::new())
     }
@@ -182,7 +182,7 @@ impl Emitter<'_> {
         })
     }
 
-    /// Whether lanes may be missing behind blocks that are run by all active lanes or by none.
+    /// Whether lanes may be missing behind blocks run by all active lanes or by none.
     pub(in crate::compile::emit) fn note_lost<'b>(
         &mut self,
         parted: bool,
@@ -199,7 +199,7 @@ impl Emitter<'_> {
         self.lanes.parted = parted;
     }
 
-    /// A branch on a condition that varies.
+    /// A branch on a varying condition.
     pub(in crate::compile::emit) fn part_branch(
         &mut self,
         condition: Value,
@@ -230,8 +230,8 @@ impl Emitter<'_> {
         self.part(before, &[(accepted, accept), (rejected, reject)])
     }
 
-    /// A branch by which lanes leave unless two conditions hold (or if one of two does), of which one is the same for all
-    /// lanes: that one is tested first, without a mask. Returns whether this is such a branch.
+    /// A branch with lanes leaving unless both of two conditions hold (or if either does), where one condition is the
+    /// same for all lanes: this condition is tested first, without a mask. Returns whether the branch is of this kind.
     fn part_by_halves(&mut self, condition: Value, accept: &Block, reject: &Block) -> Result<bool> {
         let (a, b, leaving, leaves_if) = match self.program.values[condition].op {
             Op::Binary(Binary::And, a, b) if accept.is_empty() => (a, b, reject, false),
@@ -243,7 +243,7 @@ impl Emitter<'_> {
             (false, true) => (b, a),
             _ => return Ok(false),
         };
-        // What is done on the way out is written twice.
+        // Statements on the way out are written twice.
         if leaving.len() > MAX_TWICE || leaving.is_empty() || !self.goes_or_stays(leaving) {
             return Ok(false);
         }
@@ -265,7 +265,7 @@ impl Emitter<'_> {
         Ok(true)
     }
 
-    /// A switch on a value that varies.
+    /// A switch on a varying value.
     pub(in crate::compile::emit) fn part_switch(
         &mut self,
         selector: Value,
@@ -333,8 +333,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Arms that leave, and arms where nothing happens: only lanes that are in these go on. What lanes do on their way out
-    /// is skipped while none goes, and so is the question whether any is left.
+    /// Arms that leave, and arms where nothing happens: only lanes in the latter go on. The work of lanes on their way
+    /// out is skipped while none goes, and so is the question whether any is left.
     fn part_for_good(&mut self, arms: &[(Parts, &Block)]) -> Result<()> {
         let mut staying: Option<Parts> = None;
         for (mask, _) in arms.iter().filter(|(_, block)| block.is_empty()) {
@@ -381,7 +381,7 @@ impl Emitter<'_> {
         self.leave_if_nobody()
     }
 
-    /// Lanes run a block that they leave by its end. The others go on at `gone`.
+    /// Lanes run a block and leave by its end. The others go on at `gone`.
     fn go(&mut self, mask: &Parts, block: &Block, gone: ir::Block) -> Result<()> {
         self.activate(Some(mask.clone()));
         let outside = self.lanes.nobody.replace(gone);
@@ -392,7 +392,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// Lets lanes that do nothing but leave wait where they go. Returns whether a block is such a way out.
+    /// Lets lanes doing nothing but leave wait at their target. Returns whether a block is such a way out.
     fn waits_only(&mut self, mask: &Parts, block: &Block) -> Result<bool> {
         match block.as_slice() {
             [Statement::Exit(scope)] if self.exits_apart(*scope) => {
@@ -443,7 +443,7 @@ impl Emitter<'_> {
         (self.lanes.nobody).ok_or_else(|| internal("lanes that are nowhere"))
     }
 
-    /// Lanes leave a scope. Where nothing else can have happened to those that are missing at its end, nobody counts them.
+    /// Lanes leave a scope. Where lanes can be missing at its end for no other reason, nobody counts them.
     fn wait_at_end(&mut self, scope: Scope, lanes: &Parts) {
         if let Some(exited) = self.lanes.exited.get(&scope).cloned() {
             self.include(&exited, lanes);
@@ -457,7 +457,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// The active lanes leave a scope that others may still run. Returns whether this is such a scope.
+    /// The active lanes leave a scope that others may still run. Returns whether the scope is of this kind.
     pub(in crate::compile::emit) fn exit_apart(&mut self, scope: Scope) -> Result<bool> {
         if !self.exits_apart(scope) {
             return Ok(false);

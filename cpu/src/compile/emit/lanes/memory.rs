@@ -1,9 +1,10 @@
 //! Loads, stores and atomic operations of all lanes.
 //!
-//! *How it works.* An access is *contiguous* if neighbouring lanes reach neighbouring words: it is one vector for each part
-//! if the whole of it is in bounds and, for stores, all lanes are active; otherwise it is done lane by lane, in the order
-//! of lanes, leaving out those that are not active ([`contiguous`](super::contiguous)). Private memory is interleaved: the words of all lanes with the same
-//! offset lie side by side, so that the same index in all lanes is a contiguous access.
+//! *How it works.* An access is *contiguous* if neighbouring lanes reach neighbouring words: such an access is one
+//! vector for each part if the whole is in bounds and, for stores, all lanes are active; otherwise the access is done
+//! lane by lane, in the order of lanes, leaving out lanes that are not active ([`contiguous`](super::contiguous)).
+//! Private memory is interleaved: the words of all lanes with the same offset lie side by side, so that the same index
+//! in all lanes is a contiguous access.
 //!
 //! ```text
 //! private memory, four lanes      word 0 of lanes 0 1 2 3 | word 1 of lanes 0 1 2 3 | …
@@ -27,9 +28,9 @@ pub(super) const WORD: u32 = 4;
 
 /// Addresses of all lanes.
 struct Spread {
-    /// What is the same for all lanes
+    /// The part common to all lanes
     base: Address,
-    /// Indices within bounds, 64 bits for each lane, and what each is multiplied by
+    /// Indices within bounds, 64 bits for each lane, and the factor of each index
     indices: SmallVec<[(Vec<ir::Value>, u32); 2]>,
     /// Bytes from a lane to the next, beside indices
     apart: u32,
@@ -116,12 +117,12 @@ impl Emitter<'_> {
         };
         let slot = matches!(place.base, Base::Slot(_));
         let holds = match (contiguous, self.are_parted()) {
-            // Stores beside a limit are rare: all lanes that meet it store to one place.
+            // Stores beside a limit are rare: all lanes meeting a limit store to one place.
             (Contiguous::Never | Contiguous::If(_, Some(_)), _) => {
                 return self.store_each(place, leaves, access);
             }
             (Contiguous::Always, false) => return self.store_vectors(place, leaves),
-            // Nobody else sees private memory: lanes that are not active keep what they have.
+            // Nobody else sees private memory: lanes that are not active keep their values.
             (Contiguous::Always, true) if slot => return self.store_vectors(place, leaves),
             (Contiguous::Always, true) => {
                 let active = self.active();
@@ -157,7 +158,7 @@ impl Emitter<'_> {
                 Some(first) => first,
                 None => self.value(step.index)?,
             };
-            // Of what is linear, all lanes are known to be in bounds.
+            // For linear indices, all lanes are known to be in bounds.
             if self.is_uniform(step.index) {
                 index = self.limited(step, index)?;
             }
@@ -179,7 +180,7 @@ impl Emitter<'_> {
         Ok((address, width))
     }
 
-    /// A leaf's address from that of its place.
+    /// A leaf's address from the address of its place.
     fn leaf(&mut self, address: Address, place: &Place, offset: u32) -> Address {
         let width = match place.base {
             Base::Slot(_) => self.lanes.width,
@@ -244,7 +245,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// What words in memory mean.
+    /// The meaning of words in memory.
     fn of_words(&mut self, ty: Type, words: Parts) -> Parts {
         if ty != Type::Bool {
             return words;
@@ -264,7 +265,7 @@ impl Emitter<'_> {
         self.each(&[&parts], |e, mask| e.b.ins().band(mask[0], one))
     }
 
-    /// What is needed to find the address of each lane.
+    /// The data for finding the address of each lane.
     fn spread(&mut self, place: &Place) -> Result<Spread> {
         let (mut base, width) = self.base(place)?;
         let mut indices = SmallVec::new();
@@ -321,7 +322,7 @@ impl Emitter<'_> {
 
     fn load_each(&mut self, place: &Place, leaves: &[Leaf], access: Access) -> Result<Vec<Parts>> {
         let spread = self.spread(place)?;
-        // Within bounds, lanes that are not active read something and do not use it.
+        // Within bounds, lanes that are not active read something, and leave the value unused.
         let guards = self.are_parted() && !self.options.checks_bounds;
         let active = if guards { self.active_bits() } else { None };
         let mut loaded = vec![Vec::new(); leaves.len()];
@@ -357,7 +358,7 @@ impl Emitter<'_> {
             .collect())
     }
 
-    /// Loads the scalars of one lane; booleans as the words they are.
+    /// Loads the scalars of one lane; booleans as their words.
     fn load_words(
         &mut self,
         place: &Place,
@@ -423,7 +424,7 @@ impl Emitter<'_> {
         })
     }
 
-    /// Emits code for each lane that runs if the lane is active.
+    /// Emits code for each lane, run only if the lane is active.
     fn for_each_active(&mut self, mut f: impl FnMut(&mut Self, u32) -> Result<()>) -> Result<()> {
         let active = self.active_bits();
         for lane in 0..self.lanes.width {
@@ -457,7 +458,8 @@ impl Emitter<'_> {
         bits
     }
 
-    /// Begins what a lane does only if its bit is set, and returns where that ends, with results that are zero otherwise.
+    /// Begins work of a lane to be done only if the lane's bit is set, and returns the end of the work, with results of
+    /// zero otherwise.
     fn only_if(&mut self, bits: ir::Value, lane: u32, results: &[ir::Type]) -> ir::Block {
         let start = self.b.create_block();
         let end = self.b.create_block();

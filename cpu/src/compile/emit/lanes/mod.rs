@@ -1,10 +1,10 @@
-//! Several invocations side by side: vectors of 128 bits, one or more for each value that is not the same for all lanes.
+//! Several invocations side by side: vectors of 128 bits, one or more for each value differing between lanes.
 //!
-//! *How it works.* [`uniform`](crate::compile::passes::uniform) says what lanes have in common. Uniform values are single
-//! registers, made by the same code as for one lane. Linear values are the register of the first lane and a stride.
-//! Varying values are *parts*: vectors of four lanes each; booleans are masks, all bits of a lane set or none. Where
-//! lanes are parted, the *active mask* says who takes part ([`flow`]); memory is reached as vectors where lanes lie side by
-//! side, and lane by lane elsewhere ([`memory`]).
+//! *How it works.* [`uniform`](crate::compile::passes::uniform) finds the common values of lanes. Uniform values are
+//! single registers, made by the same code as for one lane. Linear values are the register of the first lane and a
+//! stride. Varying values are *parts*: vectors of four lanes each; booleans are masks, all bits of a lane set or none.
+//! Where lanes are parted, the *active mask* tells the lanes taking part ([`flow`]); memory is reached as vectors where
+//! lanes lie side by side, and lane by lane elsewhere ([`memory`]).
 //!
 //! With one lane everything is uniform, and nothing of this room is used.
 
@@ -36,30 +36,30 @@ pub(super) use width::choose;
 /// Lanes of a vector.
 pub(super) const PART: u32 = 4;
 
-/// Vectors that hold a value of all lanes, the first lanes first.
+/// Vectors holding a value of all lanes, the first lanes first.
 pub(super) type Parts = SmallVec<[ir::Value; 2]>;
 
-/// Variables of Cranelift that hold [`Parts`].
+/// Variables of Cranelift holding [`Parts`].
 pub(super) type PartVariables = SmallVec<[ClifVariable; 2]>;
 
-/// What is known while code for several lanes is emitted.
+/// Knowledge needed while code for several lanes is emitted.
 pub(super) struct Lanes {
-    /// Invocations that run side by side: one, or a multiple of [`PART`]
+    /// Invocations side by side: one, or a multiple of [`PART`]
     pub(super) width: u32,
     pub(super) uniformity: Uniformity,
-    /// Values that vary
+    /// Varying values
     values: HashMap<Value, Parts>,
-    /// Variables that vary
+    /// Varying variables
     variables: HashMap<Variable, PartVariables>,
-    /// The lanes that take part
+    /// The lanes taking part
     active: PartVariables,
     /// Whether lanes may be missing from `active`
     parted: bool,
     /// Where to go when no lane is active
     nobody: Option<ClifBlock>,
-    /// Lanes that wait at the end of a scope, where they cannot be known otherwise
+    /// Lanes waiting at the end of a scope, where there is no other way to know them
     exited: HashMap<Scope, PartVariables>,
-    /// Lanes that wait where a loop continues
+    /// Lanes waiting where a loop continues
     continued: HashMap<Scope, PartVariables>,
 }
 
@@ -169,7 +169,7 @@ impl Emitter<'_> {
         std::iter::repeat_n(part, self.lanes.parts()).collect()
     }
 
-    /// So much more in each lane than in the one before.
+    /// The first lane's value, and so much more in each lane than in the lane before.
     fn linear(&mut self, first: ir::Value, stride: u32) -> Parts {
         let first = self.b.ins().splat(types::I32X4, first);
         (0..self.lanes.parts() as u32)
@@ -259,13 +259,13 @@ impl Emitter<'_> {
         self.gathered(ty, &lanes)
     }
 
-    /// What a lane holds.
+    /// The value of a lane.
     fn lane(&mut self, parts: &Parts, lane: u32) -> ir::Value {
         let part = parts[(lane / PART) as usize];
         self.b.ins().extractlane(part, (lane % PART) as u8)
     }
 
-    /// Parts of what each lane holds.
+    /// Parts from the values of the lanes.
     fn gathered(&mut self, ty: Type, lanes: &[ir::Value]) -> Parts {
         lanes
             .chunks(PART as usize)
@@ -326,13 +326,13 @@ impl Emitter<'_> {
         }
     }
 
-    /// What a variable holds in all lanes.
+    /// The value of a variable in all lanes.
     pub(super) fn get_varying(&mut self, variable: Variable) -> Parts {
         let held = self.vector_variable(variable);
         self.get_parts(&held)
     }
 
-    /// Assigns a variable, in the active lanes only if it is blended.
+    /// Assigns a variable, in the active lanes only if the assignment is blended.
     pub(super) fn set_varying(&mut self, variable: Variable, mut parts: Parts, blended: bool) {
         let held = self.vector_variable(variable);
         if blended && self.lanes.parted {
@@ -343,7 +343,7 @@ impl Emitter<'_> {
         self.set_parts(&held, &parts);
     }
 
-    /// Stores what a variable holds to a frame.
+    /// Stores the value of a variable to a frame.
     pub(super) fn spill_varying(&mut self, variable: Variable, frame: ir::Value, offset: u32) {
         let parts = self.get_varying(variable);
         for (index, &part) in parts.iter().enumerate() {
@@ -352,7 +352,7 @@ impl Emitter<'_> {
         }
     }
 
-    /// Takes what a variable holds from a frame.
+    /// Takes the value of a variable from a frame.
     pub(super) fn restore_varying(&mut self, variable: Variable, frame: ir::Value, offset: u32) {
         let held = self.vector_variable(variable);
         let ty = vector_type(self.program.variables[variable]);
@@ -385,7 +385,7 @@ fn vector_flags() -> MemFlagsData {
     MemFlagsData::new().with_notrap()
 }
 
-/// Whether every value that may vary has a type that vectors have.
+/// Whether every value that may vary has a type with vectors.
 fn fits(program: &Program, uniformity: &Uniformity, value: Value) -> bool {
     has_vectors(program.ty(value)) || uniformity.value(program, value) == Shape::Uniform
 }

@@ -1,4 +1,4 @@
-//! Operations on the values of all lanes: the results are those that one lane after the other would have.
+//! Operations on the values of all lanes, with the same results as one lane after the other.
 
 use cranelift_codegen::ir::{
     self, InstBuilder,
@@ -14,7 +14,7 @@ use crate::compile::{
 };
 
 impl Emitter<'_> {
-    /// Computes a value that varies.
+    /// Computes a varying value.
     pub(in crate::compile::emit) fn vector_definition(&mut self, value: Value) -> Result<Parts> {
         let ty = self.program.ty(value);
         match self.program.values[value].op {

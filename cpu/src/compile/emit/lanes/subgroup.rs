@@ -69,7 +69,7 @@ impl Emitter<'_> {
         Ok(())
     }
 
-    /// What all lanes are given alike.
+    /// The value given to all lanes alike.
     fn first_of_row(&mut self, ty: Type, row: ir::Value, at: u32) -> ir::Value {
         if ty != Type::Bool {
             return self.load_own(ty, row, at);

@@ -16,7 +16,7 @@ use crate::compile::{
     subgroup::SIZE,
 };
 
-/// The most bytes of private memory of the lanes that run side by side.
+/// The most bytes of private memory of lanes side by side.
 const MAX_PRIVATE: u64 = 1 << 24;
 
 /// Chooses the number of lanes, `most` at most.
@@ -131,8 +131,8 @@ fn statement_obstacle(
         }
         Statement::Atomic(atomic) => {
             let exchanged = atomic.exchanged.is_some_and(|value| used.contains(&value));
-            // Kernels that use lent memory where it is count on this (`src/memory/system/in_place.rs` of the runtime): a lane
-            // that is switched off must not load there.
+            // Kernels using lent memory in place count on this refusal (`src/memory/system/in_place.rs` of the
+            // runtime): a lane that is switched off must not load there.
             if used.contains(&atomic.result) || exchanged {
                 return Some("the order of atomic operations may be seen");
             }

@@ -1,4 +1,4 @@
-//! Which programs are planned as stretches, and what becomes of their variables.
+//! The programs planned as stretches, and the fate of their variables.
 
 use super::*;
 use crate::{
@@ -58,7 +58,7 @@ fn conditions_that_all_invocations_share_are_planned() {
         "if (group.x == given.y) { words[i] = i; workgroupBarrier(); out[i] = words[i ^ 1u]; }",
         "switch given.x { case 1u: { words[i] = i; workgroupBarrier(); } default: {} }
         out[i] = words[i];",
-        // A loop without a barrier that may leave what has one divides as well.
+        // A loop without a barrier divides as well if leaving it may leave a construct with a barrier.
         "var k = 0u;
         loop {
             if (k == given.x) { return; }
@@ -82,11 +82,11 @@ fn conditions_that_all_invocations_share_are_planned() {
 #[test]
 fn conditions_that_an_invocation_must_run_to_know_are_refused() {
     for body in [
-        // What is loaded may have been changed between one invocation and the next: by one of them, or from outside.
+        // Loaded memory may have been changed between one invocation and the next: by another invocation, or from outside.
         "for (var k = 0u; k < fixed[given.x]; k++) { words[i] += k; workgroupBarrier(); }",
         "let many = workgroupUniformLoad(&words[3]);
         for (var k = 0u; k < many; k++) { words[i] += k; workgroupBarrier(); }",
-        // A loop without a barrier is a part of a stretch, and so is what it leaves behind.
+        // A loop without a barrier is a part of a stretch, and so are the values left behind.
         "var many = 1u;
         for (var k = given.x; k > 0u; k /= 2u) { many += given.y * k; }
         for (var k = 0u; k < many; k++) { words[i] += k; workgroupBarrier(); }",
@@ -114,7 +114,7 @@ fn orders_by_a_seed_and_instruments_are_refused() {
     }
 }
 
-/// Invocations that run one by one wait for one another at an operation of a subgroup, too, and only states remember where.
+/// Invocations running one by one wait for one another at an operation of a subgroup, too, and only states remember where.
 #[test]
 fn operations_of_subgroups_are_planned_where_their_invocations_run_side_by_side() {
     let body = "words[i] = subgroupAdd(i); workgroupBarrier(); out[i] = words[31u - i];";
@@ -126,7 +126,7 @@ fn operations_of_subgroups_are_planned_where_their_invocations_run_side_by_side(
 #[test]
 fn variables_are_shared_or_framed_as_they_are_used() {
     for (body, shared, framed) in [
-        // The counter, and what it was before the barrier.
+        // The counter, and its value before the barrier.
         (
             "for (var half = 16u; half > 0u; half /= 2u) {
                 if (i < half) { words[i] += words[i + half]; }
@@ -135,13 +135,13 @@ fn variables_are_shared_or_framed_as_they_are_used() {
             2,
             0,
         ),
-        // What an invocation has loaded is its own.
+        // A loaded value is the invocation's own.
         (
             "let own = out[i]; workgroupBarrier(); out[31u - i] = own;",
             0,
             1,
         ),
-        // What no stretch leaves to another needs no frame.
+        // A variable that no stretch leaves to another needs no frame.
         (
             "var sum = 0u;
             for (var k = i; k > 0u; k /= 2u) { sum += words[k]; out[k] = sum; }
@@ -150,7 +150,7 @@ fn variables_are_shared_or_framed_as_they_are_used() {
             0,
             0,
         ),
-        // A sum over the passes goes from each stretch to the next, and so does what it is in this pass.
+        // A sum over the passes goes from each stretch to the next, and so does its value in this pass.
         (
             "var sum = 0u;
             for (var k = 0u; k < given.x; k++) {

@@ -1,10 +1,10 @@
-//! Branches whose sides are short and pure are written as selections: both sides are computed.
+//! Branches with short and pure sides are written as selections: both sides are computed.
 //!
-//! *How it works.* The values of both sides move before the branch, and each variable that a side assigns is assigned once,
-//! with the value of the side that the condition chooses. What is left is straight-line code: nothing to predict, nothing to
-//! mask where invocations run side by side, and conditions of `&&` and `||` become operations on booleans.
+//! *How it works.* The values of both sides move before the branch, and each variable assigned by a side is assigned
+//! once, with the value of the side chosen by the condition. The rest is straight-line code: nothing to predict,
+//! nothing to mask where invocations run side by side, and conditions of `&&` and `||` become operations on booleans.
 //!
-//! Sides that touch memory, call, leave or wait stay branches, and so do those that cost more than a branch.
+//! Sides that touch memory, call, leave or wait stay branches, and so do sides at a greater cost than a branch.
 
 use std::collections::HashMap;
 
@@ -12,14 +12,14 @@ use crate::compile::ir::{Binary, Block, Conversion, Op, Program, Statement, Type
 
 use super::Simplifier;
 
-/// The most that both sides may cost together, in operations of a cycle or so.
+/// The greatest cost of both sides together, in operations of a cycle or so.
 const MAX_COST: u32 = 8;
 
-/// The most variables that the sides may assign: each is a selection.
+/// The most variables assigned by the sides: each is a selection.
 const MAX_ASSIGNED: usize = 4;
 
 impl Simplifier<'_> {
-    /// Writes a branch as selections. Returns whether that is worth while; nothing is written otherwise.
+    /// Writes a branch as selections. Returns whether selections are worth while; nothing is written otherwise.
     pub(super) fn flatten(&mut self, condition: Value, accept: &Block, reject: &Block) -> bool {
         let sides = [accept, reject];
         let mut cost = 0;
@@ -39,7 +39,7 @@ impl Simplifier<'_> {
         for side in sides {
             self.compute(side);
         }
-        // No assignment is written before all values are computed: sides read what was there before the branch.
+        // No assignment is written before all values are computed: sides read the variables as before the branch.
         let held: Vec<_> = assigned
             .iter()
             .map(|&variable| {
@@ -62,7 +62,7 @@ impl Simplifier<'_> {
         true
     }
 
-    /// Writes what a side computes, before it assigns anything.
+    /// Writes the values computed by a side, before any assignment.
     fn compute(&mut self, side: &Block) {
         let mut assigned = HashMap::new();
         for statement in side {
@@ -70,7 +70,7 @@ impl Simplifier<'_> {
                 Statement::Set(variable, value) => _ = assigned.insert(*variable, *value),
                 Statement::Let(value) => {
                     let def = &mut self.b.program.values[*value];
-                    // What the side reads of its own assignments is what it assigned.
+                    // A side reading its own assignments reads the assigned values.
                     if let Op::Get(variable) = def.op
                         && let Some(&held) = assigned.get(&variable)
                     {
@@ -83,13 +83,13 @@ impl Simplifier<'_> {
         }
     }
 
-    /// What it costs to compute a value although nobody may need it.
+    /// The cost of computing a value although nobody may need the value.
     fn cost(&self, value: Value) -> u32 {
         cost(&self.b.program, value).unwrap_or(MAX_COST + 1)
     }
 }
 
-/// Cycles of an operation, about. `None` if it takes many.
+/// Cycles of an operation, about. `None` if there are many.
 fn cost(program: &Program, value: Value) -> Option<u32> {
     let def = program.values[value];
     if !matches!(def.ty, Type::Bool | Type::I32 | Type::F32) {

@@ -1,4 +1,4 @@
-//! What variables hold at a point of the walk.
+//! The values of variables at a point of the walk.
 
 use std::collections::HashMap;
 
@@ -6,14 +6,14 @@ use cranelift_codegen::entity::{SecondaryMap, packed_option::PackedOption};
 
 use crate::compile::ir::{Value, Variable};
 
-/// What is known of variables that were changed.
+/// Knowledge of changed variables.
 pub(super) type Changes = HashMap<Variable, PackedOption<Value>>;
 
-/// What variables hold at a point.
+/// The values of variables at a point.
 #[derive(Default)]
 pub(super) struct Known {
     values: SecondaryMap<Variable, PackedOption<Value>>,
-    /// Changes, with what was known before
+    /// Changes, with the knowledge before each
     log: Vec<(Variable, PackedOption<Value>)>,
 }
 
@@ -33,19 +33,19 @@ impl Known {
         self.log.len()
     }
 
-    /// The variables changed since a mark; one that was changed several times comes as often.
+    /// The variables changed since a mark; a variable changed several times comes as often.
     pub(super) fn changed(&self, mark: usize) -> impl Iterator<Item = Variable> {
         self.log[mark..].iter().map(|&(variable, _)| variable)
     }
 
-    /// The variables changed since a mark, and what is known of them now.
+    /// The variables changed since a mark, and the present knowledge of them.
     pub(super) fn changes(&self, mark: usize) -> Changes {
         self.changed(mark)
             .map(|variable| (variable, self.values[variable]))
             .collect()
     }
 
-    /// Returns to what was known at a mark.
+    /// Returns to the knowledge at a mark.
     pub(super) fn undo(&mut self, mark: usize) {
         for (variable, before) in self.log.drain(mark..).rev() {
             self.values[variable] = before;

@@ -1,10 +1,10 @@
-//! One walk from the start to the end that knows what variables hold: constants are folded, branches decided, copies
-//! forwarded, short branches made selections ([`flatten`]), and loops of few passes unrolled ([`unroll`]).
+//! A single walk from the start to the end, knowing the values of variables: constants are folded, branches decided,
+//! copies forwarded, short branches made selections ([`flatten`]), and loops of few passes unrolled ([`unroll`]).
 //!
-//! *How it works.* The program is written anew by a [`Builder`], which folds. [`Known`] says which value each variable
-//! holds here; it keeps a log, so that a branch can be undone and what it changed be compared with the other branch.
-//! Knowledge about what a scope assigned before it was left is given up at its end, and about what a loop assigns at its
-//! start ([`scopes`]).
+//! *How it works.* The program is written anew by a folding [`Builder`]. [`Known`] tells the value of each variable
+//! here, and keeps a log: a branch can be undone, and its changes compared with the other branch. Knowledge about
+//! variables assigned before a scope is left is given up at the end of the scope, and about variables assigned in a
+//! loop at the start of the loop ([`scopes`]).
 
 mod flatten;
 mod known;
@@ -23,8 +23,8 @@ use crate::compile::ir::{
     Statement, Subgroup, Table, Value, Variable, build::Builder, visit,
 };
 
-/// Writes a program anew with what is known at compile time made use of. The slots in `memory` are known to stay memory;
-/// those that are indexed in loops which are long written out are put into `long`.
+/// Writes a program anew, making use of everything known at compile time. The slots in `memory` are known to stay
+/// memory; slots indexed in loops with a long written-out form are put into `long`.
 pub(super) fn simplify(mut program: Program, memory: &Slots, long: &mut Slots) -> Program {
     let body = std::mem::take(&mut program.body);
     let mut fresh = program.clone();
@@ -50,9 +50,9 @@ pub(super) fn simplify(mut program: Program, memory: &Slots, long: &mut Slots) -
 /// How a statement ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Flow {
-    /// What stands behind it may run.
+    /// Statements behind may run.
     Falls,
-    /// What stands behind it cannot.
+    /// Statements behind cannot run.
     Leaves,
 }
 
@@ -62,17 +62,17 @@ struct Simplifier<'a> {
     map: SecondaryMap<Value, PackedOption<Value>>,
     known: Known,
     scopes: HashMap<Scope, scopes::Open>,
-    /// Loops that are being unrolled, innermost last
+    /// Loops in the course of unrolling, innermost last
     unrolling: Vec<unroll::Attempt>,
-    /// Loops that could not be unrolled
+    /// Loops found impossible to unroll
     hopeless: HashSet<Scope>,
     /// Whether the innermost attempt to unroll has failed
     abandoned: bool,
     /// Statements written so far
     written: u64,
-    /// Slots that stay memory, whatever is unrolled
+    /// Slots that stay memory in spite of unrolling
     memory: &'a Slots,
-    /// Slots that are indexed in loops which are long written out
+    /// Slots indexed in loops with a long written-out form
     long: Vec<Slot>,
 }
 
@@ -96,7 +96,7 @@ impl Simplifier<'_> {
         match def.op {
             Op::Const(bits) => self.b.constant(def.ty, bits),
             Op::Builtin(builtin) => self.b.builtin(builtin),
-            // Verified programs define values before they use them; `old` can only be wrong if a pass is.
+            // Verified programs define values before their uses; `old` can only be wrong if a pass is.
             _ => self.map[old].expand().unwrap_or_else(|| {
                 debug_assert!(false, "{old} is used before it is defined");
                 self.b.constant(def.ty, 0)
@@ -113,7 +113,7 @@ impl Simplifier<'_> {
             else {
                 return true;
             };
-            // As the bounds policy says: an index that is too large means the last element.
+            // As the bounds policy says: too large an index means the last element.
             offset += (index as u32).min(count - 1) * step.stride;
             false
         });
@@ -121,7 +121,7 @@ impl Simplifier<'_> {
         place
     }
 
-    /// A new value for an old one that a statement defines.
+    /// A new value for an old value to be defined by a statement.
     fn result(&mut self, old: Value) -> Value {
         let new = self.b.result(self.old.ty(old));
         self.map[old] = new.into();
@@ -276,7 +276,7 @@ impl Simplifier<'_> {
         });
     }
 
-    /// A constant of a table; zero beyond its end, where no program that is verified reads.
+    /// A constant of a table; zero beyond the end, where no verified program reads.
     fn read_table(&mut self, table: Table, offset: u32, leaf: Value) -> Value {
         let ty = self.old.ty(leaf);
         let mut bytes = [0; 8];
@@ -288,7 +288,7 @@ impl Simplifier<'_> {
         self.b.constant(ty, u64::from_le_bytes(bytes))
     }
 
-    /// A statement inside a block of its own. What it changes is undone and returned.
+    /// Writes a block inside a statement as a block of its own. Changes made there are undone and returned.
     fn inner(&mut self, block: &Block) -> (Block, Flow, Changes) {
         let mark = self.known.mark();
         self.b.open();
@@ -357,8 +357,9 @@ impl Simplifier<'_> {
         flow
     }
 
-    /// Takes over what all branches that fall through agree on. Of the values, the first `visible` were there before the
-    /// branches; what a branch has computed cannot be used behind it, even if it is the only one that falls through.
+    /// Takes over the common knowledge of all branches that fall through. Of the values, the first `visible` were there
+    /// before the branches; values computed in a branch cannot be used behind it, even if the branch is the only one to
+    /// fall through.
     fn join(&mut self, visible: usize, ends: &[(Flow, &Changes)]) -> Flow {
         let falling: Vec<_> = ends
             .iter()

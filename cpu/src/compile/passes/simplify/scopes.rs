@@ -6,19 +6,19 @@ use smallvec::SmallVec;
 use super::{Flow, Simplifier, known::Known};
 use crate::compile::ir::{Block, Scope, Statement, Variable, visit};
 
-/// What is remembered of a scope while its body is read.
+/// Notes on a scope while its body is read.
 pub(super) struct Open {
-    /// The scope that is written: each pass of an unrolled loop has scopes of its own
+    /// The written scope: each pass of an unrolled loop has scopes of its own
     new: Scope,
     mark: usize,
-    /// Variables that were changed on a way out
+    /// Variables changed on a way out
     changed: EntitySet<Variable>,
     /// Whether there was a way out
     left: bool,
 }
 
 impl Simplifier<'_> {
-    /// Begins a scope. Returns the one that is written for it, and where what is known can be taken back to.
+    /// Begins a scope. Returns the scope written in its place, and the mark for taking knowledge back.
     fn open_scope(&mut self, scope: Scope) -> (Scope, usize) {
         let mark = self.known.mark();
         let new = self.b.scope();
@@ -50,7 +50,7 @@ impl Simplifier<'_> {
         } else if let Some(open) = self.scopes.get_mut(&scope)
             && open.left
         {
-            // Whoever left before does not know of what was assigned after that.
+            // Invocations that left before know nothing of later assignments.
             open.changed.extend(self.known.changed(mark));
         }
         self.close_scope(scope);
@@ -58,7 +58,7 @@ impl Simplifier<'_> {
             self.b.push(Statement::Scope { scope: new, body });
             return Flow::Falls;
         }
-        // Without a way out in its midst, a scope is no more than its statements. An exit that was stripped fell through.
+        // Without a way out in its midst, a scope is no more than its statements. A stripped exit fell through.
         let stripped = !ends_by_leaving(&body);
         for statement in body {
             self.b.push(statement);
@@ -66,7 +66,7 @@ impl Simplifier<'_> {
         if stripped { Flow::Falls } else { flow }
     }
 
-    /// Forgets what was assigned on ways out of a scope.
+    /// Forgets variables assigned on ways out of a scope.
     fn close_scope(&mut self, scope: Scope) {
         if let Some(open) = self.scopes.remove(&scope) {
             for variable in open.changed.iter() {
@@ -79,7 +79,7 @@ impl Simplifier<'_> {
         if self.leave_unrolled(scope, statement) {
             return Flow::Leaves;
         }
-        // Programs are verified: what is left is open.
+        // Programs are verified: every scope to leave is open.
         if let Some(open) = self.scopes.get_mut(&scope) {
             open.left = true;
             open.changed.extend(self.known.changed(open.mark));
@@ -117,7 +117,7 @@ impl Simplifier<'_> {
             &mut |s| matches!(s, Statement::Continue(c) if *c == new),
         );
         if continues {
-            // Whoever continued before has not computed what was read behind that.
+            // Invocations that continued before have not computed the values read behind that point.
             self.known.undo(mark);
         } else {
             forget(&mut self.known);
@@ -140,7 +140,7 @@ impl Simplifier<'_> {
         if left { Flow::Falls } else { Flow::Leaves }
     }
 
-    /// The variables among `assigned` that hold a constant here.
+    /// The variables among `assigned` holding a constant here.
     fn constants(&self, assigned: &[Variable]) -> SmallVec<[(Variable, u64); 2]> {
         let mut constants = SmallVec::new();
         for &variable in assigned {
@@ -154,7 +154,7 @@ impl Simplifier<'_> {
         constants
     }
 }
-/// Removes statements at the end of a block, and of branches that end it, where they go to what comes next anyway.
+/// Removes statements at the end of a block, and of branches at its end, if control goes to the next place anyway.
 fn strip(block: &mut Block, leaving: &Statement) {
     let same = |statement: &Statement| match (statement, leaving) {
         (Statement::Exit(a), Statement::Exit(b))

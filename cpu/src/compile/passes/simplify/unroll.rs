@@ -1,34 +1,34 @@
-//! Loops whose number of passes is known are written out, pass by pass.
+//! Loops with a known number of passes are written out, pass by pass.
 //!
-//! *How it works.* A loop is tried: its body is written again and again, with what variables hold known, so that the
-//! test that ends it folds. The attempt is given up, and all that it wrote removed, when the loop is left on a condition
-//! that is not known, when there is a barrier inside, or when it becomes too long. Loops that failed are not tried
-//! again: a loop around them knows less the second time.
+//! *How it works.* A loop is tried: its body is written again and again, with the values of variables known, so that
+//! the test ending the loop folds. The attempt is given up, and everything written removed, when the loop is left on an
+//! unknown condition, when there is a barrier inside, or when the text becomes too long. Failed loops are not tried
+//! again: a loop around knows less the second time.
 
 use crate::compile::ir::{Base, Block, Scope, Statement, visit};
 
 use super::{Flow, Simplifier};
 
-/// The most passes that are written out.
+/// The most written-out passes.
 const MAX_PASSES: u32 = 128;
 
-/// The most statements that a loop may become.
+/// The most statements in place of a loop.
 const MAX_STATEMENTS: u64 = 1024;
 
-/// As [`MAX_STATEMENTS`], for loops that index private arrays, whose elements become registers when all indices are known.
+/// As [`MAX_STATEMENTS`], for loops over private arrays, whose elements become registers when all indices are known.
 const MAX_STATEMENTS_WITH_ARRAYS: u64 = 8192;
 
-/// The most statements that all unrolled loops of a kernel may become.
+/// The most statements in place of all unrolled loops of a kernel.
 const MAX_TOTAL: u64 = 32768;
 
-/// A loop that is being unrolled.
+/// A loop in the course of unrolling.
 pub(super) struct Attempt {
     scope: Scope,
     /// Open blocks when the attempt began: the loop can only be left from there
     depth: usize,
-    /// How the pass that is being written left the loop
+    /// The way that the present pass left the loop
     left: Option<Left>,
-    /// The number of statements at which the attempt is given up
+    /// The number of statements for giving up the attempt
     limit: u64,
 }
 
@@ -39,7 +39,7 @@ enum Left {
 }
 
 impl Simplifier<'_> {
-    /// Writes a loop out. `None` if that is not possible or not worth while, with nothing written.
+    /// Writes a loop out. `None` if unrolling is not possible or not worth while, with nothing written.
     pub(super) fn unroll(
         &mut self,
         scope: Scope,
@@ -90,7 +90,7 @@ impl Simplifier<'_> {
         flow
     }
 
-    /// Writes passes until one leaves the loop.
+    /// Writes passes until a pass leaves the loop.
     fn passes(&mut self, body: &Block, continuing: &Block) -> Option<Flow> {
         for _ in 0..MAX_PASSES {
             for block in [body, continuing] {
@@ -101,7 +101,7 @@ impl Simplifier<'_> {
                 }
                 match (flow, attempt.left.take()) {
                     (Flow::Leaves, Some(Left::Exit)) => return Some(Flow::Falls),
-                    // A `return` that is certain: the loop is left for good.
+                    // A certain `return`: the loop is left for good.
                     (Flow::Leaves, None) => return Some(Flow::Leaves),
                     (Flow::Leaves, Some(Left::Continue)) | (Flow::Falls, _) => {}
                 }
@@ -110,7 +110,7 @@ impl Simplifier<'_> {
         None
     }
 
-    /// Whether leaving or continuing a scope ends a pass of a loop that is being unrolled.
+    /// Whether leaving or continuing a scope ends a pass of a loop in the course of unrolling.
     pub(super) fn leave_unrolled(&mut self, scope: Scope, statement: &Statement) -> bool {
         let depth = self.b.depth();
         let Some(attempt) = self.unrolling.iter_mut().find(|a| a.scope == scope) else {

@@ -1,5 +1,5 @@
-//! Branches of which the first lane tells that none takes them: `if (i < half)` is skipped by most vectors of lanes, and
-//! one comparison costs less than that of all lanes.
+//! Branches where the first lane can tell for all lanes that none takes the branch: `if (i < half)` is skipped by most
+//! vectors of lanes, and a single comparison costs less than a comparison of all lanes.
 
 use cranelift_codegen::ir::{self, InstBuilder, condcodes::IntCC};
 
@@ -10,11 +10,11 @@ use crate::compile::{
     passes::{range, uniform::Shape},
 };
 
-/// Integers below this grow from lane to lane without going round, if their stride is below, too.
+/// Integers below this bound grow from lane to lane without going round, if their stride is below, too.
 const SMALL: u32 = 1 << 31;
 
 impl Emitter<'_> {
-    /// A branch on a condition that varies, behind a test of the first lane. Returns whether there is such a test.
+    /// A branch on a varying condition, behind a test of the first lane. Returns whether there is such a test.
     pub(super) fn part_if_any(
         &mut self,
         condition: Value,
@@ -39,7 +39,7 @@ impl Emitter<'_> {
         Ok(true)
     }
 
-    /// Whether a condition holds in no lane, if the first lane can tell. Where it says no, the condition may hold.
+    /// Whether a condition holds in no lane, if the first lane can tell. Where the answer is no, the condition may hold.
     fn certainly_none(&mut self, condition: Value) -> Result<Option<ir::Value>> {
         let Op::Compare(op, a, b) = self.program.values[condition].op else {
             return Ok(None);
@@ -69,7 +69,7 @@ impl Emitter<'_> {
         Ok(Some(self.b.ins().icmp(beyond, first, bound)))
     }
 
-    /// Whether a value is none of those that grow by one from lane to lane.
+    /// Whether a value is none of the values growing by one from lane to lane.
     fn none_equals(&mut self, linear: Value, same: Value) -> Result<ir::Value> {
         let (first, same) = (self.value(linear)?, self.value(same)?);
         let distance = self.b.ins().isub(same, first);

@@ -1,4 +1,4 @@
-//! Scopes and loops that lanes leave or continue apart.
+//! Scopes and loops with lanes leaving or continuing apart.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use crate::compile::{
 };
 
 impl Emitter<'_> {
-    /// A scope that lanes leave apart, or in which lanes leave one around it. Returns whether this is one.
+    /// A scope with lanes leaving apart, or leaving a scope around. Returns whether the scope is of this kind.
     pub(in crate::compile::emit) fn part_scope(
         &mut self,
         scope: Scope,
@@ -60,7 +60,7 @@ impl Emitter<'_> {
         self.leave_if_nobody()
     }
 
-    /// A loop that lanes leave or continue apart, or in which lanes leave a scope around it. Returns whether this is one.
+    /// A loop with lanes leaving or continuing apart, or leaving a scope around. Returns whether the loop is of this kind.
     pub(in crate::compile::emit) fn part_loop(
         &mut self,
         scope: Scope,
@@ -124,8 +124,8 @@ impl Emitter<'_> {
         Ok(true)
     }
 
-    /// Emits the body of a loop that lanes may leave for `next` anywhere, and begins `next`. What is computed in the body
-    /// and used behind it is put into variables: lanes that use it have computed it, but not all ways go by there.
+    /// Emits the body of a loop that lanes may leave for `next` anywhere, and begins `next`. Values computed in the
+    /// body and used behind are put into variables: lanes using a value have computed it, but not all ways go by there.
     fn body_with_jumps(&mut self, body: &Block, continuing: &Block, next: ir::Block) -> Result<()> {
         let mut used = HashSet::new();
         visit::statements(continuing, &mut |statement| {
