@@ -3,7 +3,7 @@
 
 use std::thread;
 
-/// Bytes making another thread worth its start.
+/// Bytes worth the start of another thread.
 const SHARE: usize = 8 << 20;
 
 /// More threads do not make a copy faster: the memory is busy.
@@ -47,7 +47,7 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, count: usize, threads: u
     thread::scope(|scope| {
         let mut mine = Vec::new();
         for start in (0..count).step_by(step) {
-            // SAFETY: both places lie within the ranges, begun below `count`.
+            // SAFETY: both places lie within the ranges, with starts below `count`.
             let (from, to) = unsafe { (from.add(start), to.add(start)) };
             let count = step.min(count - start);
             let part = Part { from, to, count };

@@ -283,7 +283,7 @@ struct Waiting<'h> {
     unasked: usize,
     /// Fibers to go on before others begin: their waits may be over
     answered: usize,
-    /// Fibers gone on before others began, since the last begin
+    /// Fibers gone on before others began, since the last beginning
     preferred: usize,
 }
 

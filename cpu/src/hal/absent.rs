@@ -6,7 +6,7 @@ use wgpu_hal as hal;
 
 use super::{Api, Device, Fence, Texture};
 
-/// A resource beyond the adapter: the type has no values.
+/// A resource impossible on the adapter: the type has no values.
 #[derive(Clone, Debug)]
 pub enum Absent {}
 

@@ -5,7 +5,7 @@
 //! 1. The copy has the line of submissions to itself ([`Timeline::at_once`]): nothing runs, and submissions made meanwhile wait.
 //!    So the copy comes behind everything submitted before, by any handle.
 //! 2. wgpu may owe the device unsubmitted commands, such as `Queue::write_buffer`'s, to go with the next submission. Commands
-//!    count from the begin of their encoding to their place in line ([`Unsent`]), and with any such command, nothing is copied.
+//!    count from the start of their encoding to their place in line ([`Unsent`]), and with any such command, nothing is copied.
 //! 3. Before the first use, wgpu clears memory taken for unwritten. A copy to a buffer would be cleared then. So a copy writes
 //!    only bytes written by commands before ([`Buffer::is_written`]), known to wgpu as written. Unwritten bytes are zeros, as
 //!    wgpu would have them read.

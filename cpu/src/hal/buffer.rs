@@ -204,7 +204,7 @@ impl Buffer {
         self.memory.has_gaps
     }
 
-    /// The begin of the memory. The memory stays there as long as a handle of the buffer lives. Writes of kernels to a buffer not
+    /// The start of the memory. The memory stays there as long as a handle of the buffer lives. Writes of kernels to a buffer not
     /// for the host to map may arrive there at the end of the dispatch alone.
     pub fn address(&self) -> NonNull<u8> {
         self.memory.address

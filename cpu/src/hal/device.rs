@@ -126,7 +126,7 @@ impl Device {
 
     /// Whether the device still runs submissions.
     ///
-    /// Abandoned submissions look finished to wgpu: a failing wait is a panic there. So every other fallible operation, above all
+    /// Submissions given up look finished to wgpu: a failing wait is a panic there. So every other fallible operation, above all
     /// the mapping of results, reports the loss of the device, and wgpu tells the program.
     fn check(&self) -> DeviceResult<()> {
         match self.shared.timeline.loss() {

@@ -14,7 +14,7 @@ use crate::{jit::target, sanitizer::Checks};
 pub struct Options {
     /// Threads for the work-groups of a dispatch. `None`: as many as the process has processors.
     pub threads: Option<usize>,
-    /// The most invocations of a work-group run side by side, in vectors of four: 8 by default, 1 for none. Kernels unfit for
+    /// The most invocations of a work-group to run side by side, in vectors of four: 8 by default, 1 for none. Kernels unfit for
     /// vectors, or with work-groups of no whole number of vectors, run with fewer. Results are the same at any number: tests
     /// choose the number.
     #[doc(hidden)]

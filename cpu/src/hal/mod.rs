@@ -1,7 +1,7 @@
 //! The adapter in the form of wgpu-hal: an [`Api`] outside wgpu.
 //!
-//! wgpu-core validates every call before. Everything missing from a compute adapter (surfaces, render pipelines, acceleration
-//! structures) is [`Absent`]: a type without values, so that nothing of the kind can ever be passed in.
+//! wgpu-core validates every call on the way here. Everything missing from a compute adapter (surfaces, render pipelines,
+//! acceleration structures) is [`Absent`]: a type without values, so that nothing of the kind can ever be passed in.
 
 mod absent;
 mod adapter;

@@ -28,7 +28,7 @@ impl Queue {
         }
     }
 
-    /// Has the next submission raise a fence to `value` at its end, after wgpu's own fence. An abandoned submission does so as
+    /// Has the next submission raise a fence to `value` at its end, after wgpu's own fence. A submission given up does so as
     /// well: [`Device::loss`](super::Device::loss) has the reason then.
     ///
     /// The next submission is the first to come, of any thread. A lost device takes none.
