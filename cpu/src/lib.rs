@@ -1,7 +1,7 @@
-//! A wgpu adapter that runs WGSL compute on the CPU, compiled in: no driver, nothing to install.
+//! A wgpu adapter running WGSL compute on the CPU, compiled in: no driver, nothing to install.
 //!
-//! Kernels become machine code for the processor that runs the program, and run on its threads. Buffers are memory of the
-//! process: mapping one costs nothing, and memory that the host owns can be a buffer ([`Buffer::from_host`]).
+//! Kernels become machine code for the program's own processor, and run on threads of the process. Buffers are memory of the
+//! process: mapping costs nothing, and memory owned by the host can be a buffer ([`Buffer::from_host`]).
 //!
 //! ```
 //! let instance = tombolo_cpu::Instance::default();
@@ -18,36 +18,33 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What it does
-//! Compute shaders with subgroups of eight invocations, textures of colours, copies, timestamps, indirect dispatches. It does not
-//! draw: there are no render
-//! pipelines and no surfaces, and no textures of depths, which only drawing could fill. What a kernel uses and the adapter does
-//! not have is an error when the pipeline is made, with the
-//! name of what is missing.
+//! # Features
+//! Compute shaders with subgroups of eight invocations, textures of colours, copies, timestamps, indirect dispatches. The adapter
+//! does not draw: there are no render pipelines and no surfaces, and no textures of depths, to be filled only by drawing. A
+//! kernel's use of a missing feature is an error when the pipeline is made, with the feature's name.
 //!
-//! # What is promised
-//! - **Results** are the same bits at any number of threads, and of invocations that run side by side as vectors. Floats are
-//!   those of IEEE 754, with subnormal numbers, rounded after each operation; nothing is fused but `fma`. The functions of
-//!   WGSL stay within its accuracy table.
-//! - **Progress**: work-groups that wait for other work-groups of their dispatch by atomic operations get what they wait
-//!   for, also on one thread: those that wait let the others run. Invocations of one work-group run one after the other,
-//!   each up to a barrier or its end: they wait for each other at barriers only.
-//! - **Ends**: a queue that is dropped while a kernel runs waits for it for some seconds, then tells it to stop. A kernel
-//!   that touches memory that is not there, where bounds are not checked, loses its device, not the process;
-//!   [`Device::loss`] says why.
-//! - **Memory** that there is not is an error.
+//! # Promises
+//! - **Results** are the same bits at any number of threads, and of invocations run side by side as vectors. Floats follow IEEE
+//!   754, with subnormal numbers, rounded after each operation; nothing is fused but `fma`. The functions of WGSL stay within
+//!   WGSL's accuracy table.
+//! - **Progress**: work-groups waiting for other work-groups of their dispatch by atomic operations do not wait in vain, also on
+//!   a single thread: a waiting work-group lets the others run. Invocations of a work-group run one after the other, each up to a
+//!   barrier or the end: invocations wait for each other at barriers only.
+//! - **Ends**: a queue dropped while a kernel runs waits for the kernel for some seconds, then tells the kernel to stop. A kernel
+//!   touching missing memory, where bounds are not checked, loses the device, not the process; [`Device::loss`] says why.
+//! - Missing **memory** is an error.
 //!
-//! # What else it can do
-//! [`Options::sanitizer`] checks what kernels do ([`sanitizer`]), [`Options::schedule`] decides the order of work-groups and
-//! invocations by a seed, and [`Options::coverage`] counts executions of lines and takes their time. [`Options::perf_map`] lists
-//! kernels for `perf`, and the feature `gdb` of this crate names them in debuggers.
+//! # Further features
+//! [`Options::sanitizer`] checks running kernels ([`sanitizer`]), [`Options::schedule`] decides the order of work-groups and
+//! invocations by a seed, and [`Options::coverage`] counts and times executions of lines. [`Options::perf_map`] lists kernels for
+//! `perf`, and the crate's feature `gdb` names kernels in debuggers.
 //!
-//! [`Device::export_kernels`] and [`Device::import_kernels`] let a process use what another one has compiled.
+//! [`Device::export_kernels`] and [`Device::import_kernels`] let a process use kernels compiled by another process.
 //!
-//! # What it needs
+//! # Requirements
 //! x86-64 with SSE4.1 on Linux, macOS or Windows, or aarch64 on Linux or macOS. Elsewhere the instance has no adapter.
 //!
-//! `ARCHITECTURE.md` beside this crate says how it works.
+//! `ARCHITECTURE.md` beside the crate describes the inner workings.
 
 mod compile;
 mod exec;

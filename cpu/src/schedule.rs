@@ -1,22 +1,21 @@
-//! Deterministic schedules: a seed decides the order in which work-groups run, and invocations between barriers.
+//! Deterministic schedules: a seed decides the order of work-groups, and of invocations between barriers.
 //!
 //! A dispatch with a seed runs on one thread, one invocation at a time. The order follows from the seed, the number of
-//! work-groups and of invocations alone: the same seed gives the same run, and the same result. Work-groups that wait
-//! for others take turns whenever they look, instead of by the clock.
+//! work-groups and of invocations alone: the same seed gives the same run, and the same result. Work-groups waiting for others
+//! take turns at every look, instead of by the clock.
 //!
-//! The order is another one, never a finer one: an invocation runs up to a barrier, to its end, or (in loops that wait for
-//! other work-groups) to a look at memory before another one runs.
+//! The order is a different, never a finer order: an invocation runs up to a barrier, to its end, or (in loops waiting for other
+//! work-groups) to a look at memory before the next invocation runs.
 
 use std::slice;
 
 use crate::compile::abi::BoundResource;
 
-/// A sequence of numbers that look random: splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators,
-/// 2014).
+/// A sequence of random-looking numbers: splitmix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
 pub(crate) struct Random(u64);
 
 impl Random {
-    /// The sequence of a seed and of what it is for.
+    /// The sequence of a seed and a purpose.
     pub(crate) fn new(seed: u64, purpose: &[u32]) -> Self {
         let mut random = Self(seed);
         for &part in purpose {
@@ -53,8 +52,8 @@ impl Permutation {
         }
     }
 
-    /// What stands at a place of the order: a Feistel network over the next power of four, walked until its number is one
-    /// of those below the total.
+    /// The number at a place of the order: a Feistel network over the next power of four, walked until the number is below the
+    /// total.
     pub(crate) fn at(&self, place: u64) -> u64 {
         if place >= self.total {
             return place;
@@ -75,12 +74,12 @@ impl Permutation {
     }
 }
 
-/// What kernels with a seed call when a round begins: writes the order of invocations.
+/// Called by kernels with a seed when a round begins: writes the order of invocations.
 ///
 /// Operands: address of the order and seed, of 64 bits each; number of invocations, `workgroup_id` (3), number of the round.
 ///
 /// # Safety
-/// That of [`HostFn`](crate::compile::host::HostFn), and the address must be that of as many words as there are invocations.
+/// As of [`HostFn`](crate::compile::host::HostFn), and the address must be of as many words as there are invocations.
 pub(crate) unsafe extern "C" fn shuffle(
     _resources: *const *const BoundResource,
     operands: *const u32,
@@ -89,7 +88,7 @@ pub(crate) unsafe extern "C" fn shuffle(
     _width: u32,
     _which: u32,
 ) {
-    // SAFETY: kernels pass two values of 64 bits, and five words behind them.
+    // SAFETY: kernels pass two values of 64 bits, and five words behind the values.
     let (order, seed, words) = unsafe {
         let long = operands.cast::<u64>();
         let words = slice::from_raw_parts(operands.add(4), 5);
@@ -98,7 +97,7 @@ pub(crate) unsafe extern "C" fn shuffle(
     let &[count, ref purpose @ ..] = words else {
         return;
     };
-    // SAFETY: by contract; the memory belongs to the work-group that runs.
+    // SAFETY: by contract; the memory belongs to the running work-group.
     let order = unsafe {
         let order = std::ptr::with_exposed_provenance_mut::<u32>(order as usize);
         slice::from_raw_parts_mut(order, count as usize)

@@ -1,15 +1,15 @@
-//! Copies of bytes, of many by several threads: one thread does not use all of what the memory can do, and the pages of new
-//! memory are made by the thread that first writes there.
+//! Copies of bytes, of many by several threads: a single thread does not use the memory's full bandwidth, and pages of new memory
+//! are made by the first writing thread.
 
 use std::thread;
 
-/// Bytes for which another thread is worth its start.
+/// Bytes worth the start of another thread.
 const SHARE: usize = 8 << 20;
 
 /// More threads do not make a copy faster: the memory is busy.
 const MOST: usize = 8;
 
-/// The part of a copy that one thread makes.
+/// A single thread's part of a copy.
 #[derive(Clone, Copy)]
 struct Part {
     from: *const u8,
@@ -17,12 +17,12 @@ struct Part {
     count: usize,
 }
 
-// SAFETY: the bytes are those of `copy`, whose caller lets any thread access them until it returns.
+// SAFETY: the bytes belong to `copy`, and its caller lets any thread access the bytes until `copy` returns.
 unsafe impl Send for Part {}
 
 impl Part {
     /// # Safety
-    /// The bytes are those of a running [`copy`], and no other thread copies them.
+    /// The bytes belong to a running [`copy`], and no other thread copies the same bytes.
     unsafe fn copy(self) {
         // SAFETY: by contract. The ranges may overlap.
         unsafe { self.from.copy_to(self.to, self.count) };
@@ -32,8 +32,8 @@ impl Part {
 /// Copies `count` bytes, whose two ranges may overlap, with the help of up to `threads - 1` threads more.
 ///
 /// # Safety
-/// The bytes must be valid for reads and writes of any thread, and nobody else may access them meanwhile but for reads of the
-/// source.
+/// The bytes must be valid for reads and writes of any thread, and nobody else may access the bytes meanwhile but for reads of
+/// the source.
 pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, count: usize, threads: usize) {
     let threads = (count / SHARE).min(threads).min(MOST);
     let all = Part { from, to, count };
@@ -42,12 +42,12 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, count: usize, threads: u
         // SAFETY: by contract.
         return unsafe { all.copy() };
     }
-    // Whole pages, so that two threads do not make the same one.
+    // Whole pages, so that no two threads make the same page.
     let step = count.div_ceil(threads).next_multiple_of(4096);
     thread::scope(|scope| {
         let mut mine = Vec::new();
         for start in (0..count).step_by(step) {
-            // SAFETY: both places lie within the ranges, which begin below `count`.
+            // SAFETY: both places lie within the ranges, with starts below `count`.
             let (from, to) = unsafe { (from.add(start), to.add(start)) };
             let count = step.min(count - start);
             let part = Part { from, to, count };
@@ -55,7 +55,7 @@ pub(crate) unsafe fn copy(from: *const u8, to: *mut u8, count: usize, threads: u
             let copy = move || unsafe { part.copy() };
             let thread = thread::Builder::new().name("tombolo-cpu copy".into());
             if start == 0 || thread.spawn_scoped(scope, copy).is_err() {
-                // Without a thread this one copies.
+                // Without a new thread, the present thread copies.
                 mine.push(part);
             }
         }
@@ -84,7 +84,7 @@ mod tests {
             (most - 3, 100),
         ] {
             let mut target = vec![0xee; count + 2];
-            // SAFETY: both ranges lie in memory of this thread's, which waits.
+            // SAFETY: both ranges lie in memory of the present thread, and the thread waits.
             unsafe {
                 copy(
                     source.as_ptr().add(3),
@@ -104,7 +104,7 @@ mod tests {
         for (from, to) in [(0, SHARE - 5), (SHARE - 5, 0)] {
             let (mut bytes, count) = (before.clone(), 2 * SHARE);
             let start = bytes.as_mut_ptr();
-            // SAFETY: both ranges lie in the vector, which nobody else uses.
+            // SAFETY: both ranges lie in the vector, used by nobody else.
             unsafe { copy(start.add(from), start.add(to), count, 4) };
             assert!(bytes[to..to + count] == before[from..from + count]);
         }

@@ -1,4 +1,4 @@
-//! Recovery from kernels that do what the processor refuses.
+//! Recovery from a kernel's operations refused by the processor.
 //!
 //! Bounds are checked, so that no kernel touches foreign memory. But modules can ask for no checks, pointers into the
 //! unified heap can be wrong, and memory lent by a host can go away. The process must live on.

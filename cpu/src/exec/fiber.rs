@@ -74,7 +74,7 @@ pub(super) enum Run {
 pub(super) enum End {
     /// No work-group was left.
     Done,
-    /// The kernel did what the processor refuses.
+    /// The processor refused an operation of the kernel.
     Fault(Fault),
     /// [`Report::panic`] has the message.
     Panicked,
@@ -211,7 +211,7 @@ impl Runtime<'_> {
 thread_local! {
     /// Whether other work could use this thread. Set by the threads that resume fibers.
     pub(super) static OTHERS: Cell<fn() -> bool> = const { Cell::new(|| false) };
-    /// Whether this thread may do itself what its work-groups wait for. Set as above.
+    /// Whether this thread may itself end the waits of its work-groups. Set as above.
     pub(super) static HELPED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -245,7 +245,7 @@ fn run(grid: &Grid, scratch: &mut Scratch, report: &Report, yielder: &Yielder<()
         id: [0; 3],
         count: grid.count,
         apart: u32::from(grid.reductions.is_alone()),
-        // What is answered on this very thread does not come while the kernel looks.
+        // An answer made on the kernel's own thread does not come while the kernel looks.
         waited: if HELPED.get() { PASSES_WAITING } else { 0 },
     };
     let mut copies = None;
@@ -267,7 +267,7 @@ fn run(grid: &Grid, scratch: &mut Scratch, report: &Report, yielder: &Yielder<()
             grid.end(report.claimed.take());
         }
     }
-    // Work-groups have ended when what they counted is in the buffers.
+    // Work-groups have ended when their counts are in the buffers.
     if let Some(copies) = copies {
         grid.reductions.end(&grid.buffers, &copies);
         grid.end(report.claimed.take());
@@ -278,7 +278,7 @@ fn run(grid: &Grid, scratch: &mut Scratch, report: &Report, yielder: &Yielder<()
 fn piece(grid: &Grid, groups: Range<u64>, group: &mut Group) -> bool {
     let kernel = &*grid.kernel;
     let [width, height, _] = grid.count;
-    // Each in a register: a copy of an array whose first number was just written waits for that write to reach the cache.
+    // Each in a register: a copy of an array with a first number just written waits for the write to reach the cache.
     let [mut x, mut y, mut z] = grid.id(groups.start);
     for place in groups {
         if grid.is_ordered() {

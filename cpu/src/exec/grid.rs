@@ -1,4 +1,4 @@
-//! The work-groups of one dispatch.
+//! The work-groups of a dispatch.
 
 use std::{
     ops::Range,
@@ -33,9 +33,9 @@ pub(crate) struct Grid {
     pub(crate) immediates: Arc<[u32]>,
     pub(crate) count: [u32; 3],
     pub(crate) zero_workgroup: bool,
-    /// What an instrumented kernel calls
+    /// The monitor called by an instrumented kernel
     pub(super) monitor: Option<Arc<Monitor>>,
-    /// The order of work-groups, if a seed decides it
+    /// The order of work-groups, if decided by a seed
     order: Option<Permutation>,
     /// Set when kernels of the device are to stop
     pub(crate) stop: Arc<AtomicU32>,
@@ -62,7 +62,7 @@ unsafe impl Sync for Grid {}
 pub(crate) struct Dispatch {
     pub(crate) kernel: Arc<Kernel>,
     pub(crate) buffers: Vec<BoundResource>,
-    /// Those buffers that the kernel uses for a [reduction](crate::compile::Reduction), and that nobody else sees
+    /// Buffers used by the kernel for a [reduction](crate::compile::Reduction), and seen by nobody else
     pub(crate) reduced: SmallVec<[usize; 2]>,
     pub(crate) immediates: Arc<[u32]>,
     pub(crate) count: [u32; 3],
@@ -149,7 +149,7 @@ impl Grid {
     ///
     /// Running work-groups are stopped: some may wait for the failed one.
     pub(super) fn fail(&self, loss: Loss) {
-        // An earlier reason is the one reported.
+        // An earlier reason is reported.
         let _ = self.failure.set(loss);
         self.stop.store(1, Ordering::Relaxed);
         self.abandon();

@@ -18,7 +18,7 @@ pub enum Loss {
         /// Bytes of private and work-group memory for one work-group, or of its stack
         bytes: u64,
     },
-    /// A kernel did what the processor refuses: an access to missing memory, impossible with bounds checks, or a stack
+    /// The processor refused an operation of a kernel: an access to missing memory, impossible with bounds checks, or a stack
     /// overflow.
     #[error("the kernel {kernel} was ended by {what} at the address {address:#x}")]
     Fault {

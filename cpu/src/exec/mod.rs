@@ -4,7 +4,7 @@
 //! - [`grid`]: the work-groups of one dispatch, claimed by threads with time.
 //! - [`fiber`]: a stack for work-groups, so that a waiting work-group can be suspended and resumed.
 //! - [`pool`]: helper threads.
-//! - [`reduction`]: what threads of a dispatch count apart.
+//! - [`reduction`]: separate counts of the threads of a dispatch.
 //! - [`copy`]: copies of many bytes.
 //! - [`fault`]: recovery from a kernel's access to forbidden memory.
 //! - [`float`]: rounding of floats on the threads of the host.

@@ -1,13 +1,12 @@
-//! Threads that run work-groups.
+//! Threads for work-groups.
 //!
-//! *What is promised.* Every work-group of a dispatch is begun, also if running work-groups wait for others, as long as
-//! at most [`MAX_WAITING`] work-groups wait on each thread: a waiting work-group gives its thread to the next. A loop
-//! counts as waiting if memory is polled by atomic operations; polling by plain loads is a data race, without a
-//! promise.
+//! *Promises.* Every work-group of a dispatch is begun, even if running work-groups wait for others, as long as at most
+//! [`MAX_WAITING`] work-groups wait on each thread: a waiting work-group gives its thread to the next. A loop counts as waiting
+//! if memory is polled by atomic operations; polling by plain loads is a data race, without a promise.
 //!
-//! *Who helps.* What waiting work-groups wait for may be work that their own thread can do: answers of functions of the
-//! process, for one. A pool that has a [`Helper`] asks it whenever some work-groups have begun to wait, on the thread's
-//! own stack, before other work-groups begin.
+//! *Help.* Waiting work-groups may wait for work within reach of their own thread: answers of functions of the process, for
+//! example. A pool with a [`Helper`] asks the helper whenever some work-groups have begun to wait, on the thread's own stack,
+//! before other work-groups begin.
 
 use std::{
     cell::{Cell, RefCell},
@@ -32,20 +31,20 @@ pub(crate) const MAX_WAITING: usize = 4096;
 /// Stacks kept by a thread for later.
 const KEPT: usize = 4;
 
-/// Work-groups that begin to wait before a helper is asked: enough that one look at what all of them wait for pays, and so
-/// few that their stacks stay in the processor's caches.
+/// Work-groups that begin to wait before a helper is asked: enough for a common look at all their waits to pay, and few enough
+/// for their stacks to stay in the processor's caches.
 const ASKED_AFTER: usize = 8;
 
 /// Rounds in vain of a thread with a helper before the thread is offered to other processes.
 const ROUNDS: usize = 64;
 
-/// What a thread does for its waiting work-groups; whether it did anything. Panics count as nothing done.
+/// A thread's work for its waiting work-groups; returns whether anything was done. Panics count as nothing done.
 pub(crate) type Helper = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// The helper of a pool, given to it once at most.
 type Helping = Arc<OnceLock<Helper>>;
 
-/// Threads that help the owner of a grid.
+/// Threads helping the owner of a grid.
 pub(crate) struct Pool {
     shared: Arc<Shared>,
     /// The most threads of a grid, with the owner's
@@ -93,12 +92,12 @@ impl Pool {
         }
     }
 
-    /// The most threads that work at a time, with the one that asks.
+    /// The most threads working at a time, the asking thread included.
     pub(crate) fn threads(&self) -> usize {
         self.threads
     }
 
-    /// Has threads with waiting work-groups do this. Returns `false` if they have something to do already.
+    /// Has threads with waiting work-groups ask `helper`. Returns `false` if the pool has a helper already.
     pub(crate) fn help_by(&self, helper: Helper) -> bool {
         self.shared.helping.set(helper).is_ok()
     }
@@ -155,7 +154,7 @@ impl Pool {
             let shared = Arc::downgrade(&self.shared);
             match spawn("tombolo-cpu", move || help(&shared)) {
                 Ok(()) => state.helpers += 1,
-                // The owner of the grid then runs it with those that are there.
+                // The owner of the grid then runs the grid with the existing threads.
                 Err(error) => {
                     log::warn!("a thread for work-groups cannot be started: {error}");
                     break;
@@ -174,8 +173,8 @@ impl Drop for Pool {
     }
 }
 
-/// Starts a thread that runs work-groups, with a stack for one of them from its beginning: later there may be no memory
-/// for that, and a grid that a thread has taken on would fail.
+/// Starts a thread for work-groups, with the stack for a work-group from the beginning: later there may be no memory for a stack,
+/// and a grid taken on by the thread would fail.
 ///
 /// # Errors
 /// If the system has no thread, or no memory for the stack.
@@ -244,7 +243,7 @@ thread_local! {
     static PARTS: RefCell<Vec<Parts>> = const { RefCell::new(Vec::new()) };
     /// Waiting fibers of this thread, without the running one.
     static WAITING: Cell<usize> = const { Cell::new(0) };
-    /// Whose helper this thread is with.
+    /// The pool's helper running on this thread.
     static HELPING: Cell<*const OnceLock<Helper>> = const { Cell::new(std::ptr::null()) };
     /// The number of grids listed in this thread's pool.
     static LISTED: RefCell<Option<Arc<AtomicUsize>>> = const { RefCell::new(None) };
@@ -258,7 +257,7 @@ fn is_listed() -> bool {
     })
 }
 
-/// Runs work-groups of a grid until none is left to claim, and none waits on this thread.
+/// Runs work-groups of a grid until none is left to claim, and none waits on the thread.
 fn work(grid: &Arc<Grid>, helping: Option<&Helping>) {
     let _exact = Exact::enter();
     OTHERS.set(|| WAITING.get() > 0);
@@ -282,9 +281,9 @@ struct Waiting<'h> {
     helping: Option<&'h Helping>,
     /// Fibers that began to wait since the helper was asked
     unasked: usize,
-    /// Fibers that go on before others begin: what they wait for may be there
+    /// Fibers to go on before others begin: their waits may be over
     answered: usize,
-    /// How many have gone on before others began, since one began
+    /// Fibers gone on before others began, since the last beginning
     preferred: usize,
 }
 
@@ -300,8 +299,8 @@ impl<'h> Waiting<'h> {
         }
     }
 
-    /// Whether another work-group may begin now. Those that wait and are helped again and again may wait for it: others
-    /// begin all the same, but the more seldom the more of them there are, which share caches and what they wait for.
+    /// Whether another work-group may begin now. Work-groups waiting in spite of all help may wait for the beginning of others.
+    /// So others begin all the same, but the more seldom the more work-groups wait: they share caches and what they wait for.
     fn may_begin(&self) -> bool {
         let rounds = ROUNDS * self.fibers.len();
         (self.answered == 0 || self.preferred >= rounds) && self.fibers.len() < MAX_WAITING
@@ -371,7 +370,7 @@ impl<'h> Waiting<'h> {
         self.helping.and_then(|helping| helping.get())
     }
 
-    /// Lets the helper do what the fibers wait for. It may run the program's code, which may use devices on this thread.
+    /// Lets the helper work for the waiting fibers. The helper may run the program's code, even code with devices on this thread.
     fn ask(&mut self) {
         self.unasked = 0;
         let (Some(helping), Some(helper)) = (self.helping, self.helper()) else {
@@ -403,7 +402,7 @@ mod tests {
         })
         .unwrap();
         assert_eq!(told.recv_timeout(Duration::from_secs(60)), Ok(1));
-        // This one has had no work.
+        // The test's own thread has had no work.
         assert_eq!(PARTS.with_borrow(Vec::len), 0);
     }
 }

@@ -1,7 +1,7 @@
-//! Reductions of a dispatch: each fiber combines into copies of its own, and the copies into the buffers when it ends.
+//! Reductions of a dispatch: each fiber combines into copies of its own, and at its end the copies into the buffers.
 //!
-//! Which buffers a kernel uses for nothing else is found by `compile/passes/reduction.rs`, and which of those nobody else sees
-//! by `hal/encoder.rs`. Code has both ways to combine, and asks the group that it is called with ([`Group::apart`]).
+//! Buffers used by a kernel for nothing else are found by `compile/passes/reduction.rs`, and among these the buffers seen by
+//! nobody else by `hal/encoder.rs`. Code has both ways to combine, and asks its group ([`Group::apart`]).
 //!
 //! [`Group::apart`]: crate::compile::abi::Group::apart
 
@@ -14,13 +14,13 @@ use smallvec::SmallVec;
 
 use crate::compile::{Combine, Kernel, Reduction, abi::BoundResource};
 
-/// The most bytes of a fiber's copies: they stay in the cache of its processor.
+/// The most bytes of a fiber's copies: copies stay in the processor's cache.
 const MOST_BYTES: u64 = 64 << 10;
 
 /// Invocations for each word of each thread's copies, at least: a copy is zeroed, and read once.
 const INVOCATIONS_A_WORD: u64 = 4;
 
-/// A buffer of a grid that is reduced.
+/// A reduced buffer of a grid.
 #[derive(Clone, Copy, Debug)]
 struct Reduced {
     /// Among the resources of the grid
@@ -38,18 +38,18 @@ pub(super) struct Reductions {
     reduced: SmallVec<[Reduced; 1]>,
     /// Words of 64 bits of all copies of a fiber
     words: usize,
-    /// Whether one thread runs all work-groups, and needs no copies
+    /// Whether a single thread runs all work-groups, and needs no copies
     alone: bool,
 }
 
-/// What a fiber's kernel is called with instead of the grid's resources.
+/// The resources of a fiber's kernel instead of the grid's.
 pub(super) struct Copies {
     pub(super) resources: Vec<BoundResource>,
 }
 
 impl Reductions {
-    /// The reductions among `candidates`, which are places in `resources`, of so many invocations in `groups` work-groups on
-    /// `threads` threads. None if they do not pay.
+    /// The reductions among `candidates`, places in `resources`, of so many invocations in `groups` work-groups on `threads`
+    /// threads. None if reductions do not pay.
     pub(super) fn new(
         kernel: &Kernel,
         resources: &[BoundResource],
@@ -62,7 +62,7 @@ impl Reductions {
             .bindings
             .iter()
             .filter(|used| used.reduction.is_some());
-        // Whoever waits for others may wait for what others count.
+        // A kernel waiting for others may wait for the counts of others.
         if candidates.is_empty() || all.count() > candidates.len() || kernel.waits {
             return found;
         }
@@ -78,7 +78,7 @@ impl Reductions {
             let Some(reduction) = used.reduction else {
                 continue;
             };
-            // A type of fixed size may be bound to more, which the kernel does not reach.
+            // A type of fixed size may be bound to more bytes, out of the kernel's reach.
             let bytes = match used.array {
                 Some(_) => bound.bytes,
                 None => bound.bytes.min(used.least),
@@ -144,9 +144,9 @@ impl Reductions {
                 words,
                 ..
             } = *reduced;
-            // SAFETY: both have at least so many words, aligned as their type: a copy begins at a word of 64 bits, and a
-            // binding at what its type asks for. The copy is this fiber's; other threads access the buffer by atomic
-            // operations alone, by the plan of reductions.
+            // SAFETY: both have at least so many words, aligned as their type: a copy begins at a word of 64 bits, and a binding
+            // as aligned as its type asks. The copy is the fiber's own; other threads access the buffer by atomic operations
+            // alone, by the plan of reductions.
             unsafe {
                 if word_bytes == 8 {
                     let to = slice::from_raw_parts(to.cast::<AtomicU64>(), words);

@@ -9,7 +9,7 @@ const ALIGNMENT: usize = 64;
 pub(super) struct Scratch {
     memory: Option<(NonNull<u8>, Layout)>,
     workgroup_bytes: usize,
-    /// Copies of buffers that are reduced
+    /// Copies of reduced buffers
     pub(super) copies: Vec<u64>,
 }
 

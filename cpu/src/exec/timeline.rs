@@ -82,7 +82,7 @@ impl<W: Work> Shared<W> {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Runs a submission, with `busy` set so that no other runs.
+    /// Runs a submission, with `busy` set to keep others from running.
     fn run(&self, work: W, pool: Option<&Pool>) {
         let result = std::panic::catch_unwind(AssertUnwindSafe(|| work.run(pool, &self.stop)));
         let loss = match result {
@@ -96,7 +96,7 @@ impl<W: Work> Shared<W> {
         };
         match loss {
             None => {
-                // Before anybody is told: who is told may ask for a copy at once.
+                // Before anybody is told: a told caller may ask for a copy at once.
                 self.lock().at_rest = true;
                 work.finish();
             }
@@ -186,8 +186,8 @@ impl<W: Work> Timeline<W> {
         Ok(())
     }
 
-    /// Does `copy` on this thread if everything has ended that was submitted, and nothing else keeps it from coming next. What
-    /// is submitted meanwhile waits. Returns whether it was done.
+    /// Does `copy` on this thread if all submissions have ended, and nothing else keeps the copy from coming next. Submissions
+    /// made meanwhile wait. Returns whether the copy was done.
     pub(crate) fn at_once(
         &self,
         is_small: bool,
@@ -200,8 +200,8 @@ impl<W: Work> Timeline<W> {
             return false;
         }
         if is_small || state.busy {
-            // Whoever submits waits for a lock no longer than for a small submission; or another one is being reported, which
-            // cannot go on to the next before.
+            // A submitting thread waits for a lock no longer than for a small submission; or another submission is being
+            // reported, and cannot go on to the next before.
             copy();
             return true;
         }
@@ -233,8 +233,8 @@ impl<W: Work> Timeline<W> {
         }
     }
 
-    /// Waits until everything has run, up to `limit`: then kernels still running are stopped. They are at once where they wait
-    /// for this thread.
+    /// Waits until everything has run, up to `limit`: then kernels still running are stopped. Kernels waiting for this thread are
+    /// stopped at once.
     pub(crate) fn finish(&self, limit: Duration) {
         let end = Instant::now().checked_add(limit);
         let mut state = self.shared.lock();
@@ -249,7 +249,7 @@ impl<W: Work> Timeline<W> {
             let rest = end.and_then(|end| end.checked_duration_since(Instant::now()));
             let Some(rest) = rest else {
                 self.shared.stop.store(1, Ordering::Relaxed);
-                // Out of reach of the driver, which would begin the next.
+                // Out of reach of the driver, otherwise about to begin the next.
                 let given_up = std::mem::take(&mut state.line);
                 while state.busy {
                     state = self.shared.wait(state);

@@ -1,4 +1,4 @@
-//! What this adapter does not have.
+//! Resources missing from the adapter.
 
 use std::{borrow::Borrow, time::Duration};
 
@@ -6,7 +6,7 @@ use wgpu_hal as hal;
 
 use super::{Api, Device, Fence, Texture};
 
-/// A resource that this adapter cannot make: there is no value of this type.
+/// A resource impossible on the adapter: the type has no values.
 #[derive(Clone, Debug)]
 pub enum Absent {}
 

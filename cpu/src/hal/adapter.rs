@@ -1,4 +1,4 @@
-//! The adapter: what it is called, what it can do, how much.
+//! The adapter: name, features, limits.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub struct Adapter {
     options: Arc<Options>,
 }
 
-/// Bytes to which bindings are aligned: the alignment of the largest scalar vector, `vec4<f64>`.
+/// The alignment of bindings in bytes: the alignment of the largest scalar vector, `vec4<f64>`.
 const BINDING_ALIGNMENT: u32 = 32;
 
 /// Bytes of a uniform binding: naga lays out no type of 2 GiB, and uniform variables have no arrays sized at run time.
@@ -87,7 +87,7 @@ fn downlevel() -> wgt::DownlevelFlags {
         | F::ANISOTROPIC_FILTERING
         | F::NON_POWER_OF_TWO_MIPMAPPED_TEXTURES
         | F::VIEW_FORMATS
-        // Buffers and layouts may name stages that no pipeline has.
+        // Buffers and layouts may name stages without pipelines.
         | F::VERTEX_STORAGE
         | F::FRAGMENT_STORAGE
         | F::FRAGMENT_WRITABLE_STORAGE
@@ -95,7 +95,7 @@ fn downlevel() -> wgt::DownlevelFlags {
 }
 
 fn limits() -> wgt::Limits {
-    // Half of the address space of processes on common systems, so that sums of sizes and offsets cannot overflow.
+    // Half of the address space of processes on common systems, against overflow in sums of sizes and offsets.
     let bytes = 1 << 46;
     wgt::Limits {
         max_bind_groups: 8,
@@ -163,7 +163,7 @@ impl hal::Adapter for Adapter {
         wgt::PresentationTimestamp::INVALID_TIMESTAMP
     }
 
-    // Commands run one after the other, each seeing what those before it did: no two usages need a barrier.
+    // Commands run one after the other, each seeing the effects of all commands before: no two usages need a barrier.
     fn get_ordered_buffer_usages(&self) -> wgt::BufferUses {
         wgt::BufferUses::INCLUSIVE | wgt::BufferUses::MAP_WRITE
     }

@@ -1,15 +1,14 @@
-//! Copies between a buffer and the host's memory that the calling thread makes at once, where the device has nothing to do: a
-//! submission of wgpu takes longer than a copy of a few pages.
+//! Copies between a buffer and the host's memory, made at once by the calling thread while the device is idle: a submission of
+//! wgpu takes longer than a copy of a few pages.
 //!
 //! # How it works
-//! 1. The copy has the line of submissions to itself ([`Timeline::at_once`]): nothing runs, and what others submit meanwhile
-//!    waits. So the copy comes behind everything that was submitted before, by whatever handle.
-//! 2. wgpu may owe the device commands that nobody has submitted, such as `Queue::write_buffer`'s, which go with the next
-//!    submission. Commands are counted from the begin of their encoding until they are in line ([`Unsent`]), and while there
-//!    are any, nothing is copied.
-//! 3. wgpu clears what it takes for unwritten before the first use. A copy to a buffer would be cleared then. So only bytes
-//!    are written that commands have written before ([`Buffer::is_written`]), of which wgpu knows. Bytes that nobody has
-//!    written are zeros, as wgpu would have them read.
+//! 1. The copy has the line of submissions to itself ([`Timeline::at_once`]): nothing runs, and submissions made meanwhile wait.
+//!    So the copy comes behind everything submitted before, by any handle.
+//! 2. wgpu may owe the device unsubmitted commands, such as `Queue::write_buffer`'s, to go with the next submission. Commands
+//!    count from the start of their encoding to their place in line ([`Unsent`]), and with any such command, nothing is copied.
+//! 3. Before the first use, wgpu clears memory taken for unwritten. A copy to a buffer would be cleared then. So a copy writes
+//!    only bytes written by commands before ([`Buffer::is_written`]), known to wgpu as written. Unwritten bytes are zeros, as
+//!    wgpu would have them read.
 //!
 //! [`Timeline::at_once`]: crate::exec::timeline::Timeline::at_once
 
@@ -39,7 +38,7 @@ impl Unsent {
     }
 }
 
-/// Commands that are being encoded, or encoded and not submitted.
+/// Commands under encoding, or encoded and not submitted.
 #[derive(Debug)]
 pub(super) struct Encoding {
     unsent: Unsent,
@@ -62,13 +61,13 @@ impl Drop for Encoding {
 }
 
 impl Device {
-    /// Copies `count` bytes from byte `start` of a buffer on to `to`, behind everything that was submitted before. Returns
-    /// `false`, and copies nothing, if that has not ended, if something is encoded and not submitted, beyond the end of the
-    /// buffer, for memory that is not the buffer's own, and on a lost device.
+    /// Copies `count` bytes from byte `start` of a buffer on to `to`, behind everything submitted before. Returns `false`, and
+    /// copies nothing, if earlier submissions have not ended, if something is encoded and not submitted, beyond the end of the
+    /// buffer, for memory not the buffer's own, and on a lost device.
     ///
     /// # Safety
-    /// The buffer must be of this device, and its memory not mapped. `count` bytes from `to` on must be valid for writes, and
-    /// accessed by nobody else.
+    /// The buffer must be of this device, and not mapped. `count` bytes from `to` on must be valid for writes, and accessed by
+    /// nobody else.
     pub unsafe fn read_at_once(
         &self,
         buffer: &Buffer,
@@ -79,8 +78,8 @@ impl Device {
         let Some(from) = buffer.own_range(start, count) else {
             return false;
         };
-        // SAFETY: the range lies in the buffer, whose memory nobody accesses while the line is this thread's. The other bytes are
-        // the caller's alone.
+        // SAFETY: the range lies in the buffer, and nobody else accesses the buffer's memory while the line is the calling
+        // thread's. The other bytes are the caller's alone.
         self.at_once(count, || unsafe { from.copy_to_nonoverlapping(to, count) })
     }
 
@@ -128,7 +127,7 @@ mod tests {
         fn new() -> Self {
             let shared = Arc::new(Shared::new(Arc::new(Options::default())));
             let device = Device::new(shared.clone());
-            // SAFETY: the fence is of this adapter.
+            // SAFETY: the fence is of the same adapter.
             let fence = unsafe { device.create_fence() }.unwrap();
             Self {
                 device,
@@ -153,13 +152,13 @@ mod tests {
                 label: None,
                 queue: &self.queue,
             };
-            // SAFETY: the queue is of this device.
+            // SAFETY: the queue is of the same device.
             unsafe { self.device.create_command_encoder(&descriptor) }.unwrap()
         }
 
         fn read(&self, buffer: &Buffer, start: u64, count: usize) -> Option<Vec<u8>> {
             let mut bytes = vec![0xee; count];
-            // SAFETY: the buffer is of the device, and the vector this function's.
+            // SAFETY: the buffer is of the device, and the vector the function's own.
             let is_read =
                 unsafe { (self.device).read_at_once(buffer, start, bytes.as_mut_ptr(), count) };
             assert!(is_read || bytes.iter().all(|&byte| byte == 0xee));
@@ -171,7 +170,7 @@ mod tests {
             unsafe { self.device.write_at_once(buffer, start, bytes) }
         }
 
-        /// Clears a range, with a look at what can be read while the commands are encoded.
+        /// Clears a range, with a look at the readable bytes while the commands are encoded.
         fn clear(&self, buffer: &Buffer, range: std::ops::Range<u64>) {
             let mut encoder = self.encoder();
             // SAFETY: the commands are encoded and submitted in the order of wgpu-hal.
@@ -211,7 +210,7 @@ mod tests {
         expected[9..12].fill(9);
         assert_eq!(opened.read(&buffer, 0, 64), Some(expected));
         assert_eq!(opened.read(&buffer, 60, 5), None, "beyond the end");
-        // What adjoins is one.
+        // Adjoining ranges are one.
         opened.clear(&buffer, 24..64);
         assert!(opened.write(&buffer, 8, &[5; 56]));
     }
@@ -243,7 +242,7 @@ mod tests {
         let opened = Opened::new();
         let bytes = Arc::new(vec![7u8; 16]);
         let address = std::ptr::NonNull::from(bytes.as_slice()).cast();
-        // SAFETY: the vector lives as long as its handle, which is the lender; nobody writes.
+        // SAFETY: the vector lives as long as its handle, the lender; nobody writes.
         let buffer = unsafe { Buffer::from_host(address, 16, Box::new(bytes)) };
         assert_eq!(opened.read(&buffer, 0, 16), None);
         assert!(!opened.write(&buffer, 0, &[1]));

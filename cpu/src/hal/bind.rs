@@ -24,11 +24,11 @@ impl BindGroupLayout {
     }
 }
 
-/// The layout of a pipeline. Kernels say themselves which bindings they use.
+/// The layout of a pipeline. Kernels name their bindings themselves.
 #[derive(Clone, Debug)]
 pub struct PipelineLayout;
 
-/// A resource that is bound.
+/// A bound resource.
 #[derive(Clone, Debug)]
 pub(super) struct BoundEntry {
     binding: u32,
@@ -37,21 +37,21 @@ pub(super) struct BoundEntry {
     pub(super) resource: Resource,
 }
 
-/// What can be bound.
+/// A bindable resource.
 #[derive(Clone, Debug)]
 pub(super) enum Resource {
     Buffer {
         buffer: Buffer,
         offset: u64,
         bytes: u64,
-        /// Which of the dynamic offsets is added to `offset`
+        /// The place of the dynamic offset added to `offset`
         dynamic: Option<usize>,
     },
     Texture(TextureView),
     Sampler(Sampler),
 }
 
-/// Resources that are bound together.
+/// Resources bound together.
 #[derive(Clone, Debug)]
 pub struct BindGroup {
     /// Sorted by binding and element
@@ -65,7 +65,7 @@ impl BindGroup {
     /// Takes the resources of a descriptor over.
     ///
     /// # Errors
-    /// [`hal::DeviceError::Unexpected`] if the descriptor does not fit its layout, which wgpu-core rules out.
+    /// [`hal::DeviceError::Unexpected`] if the descriptor does not fit its layout; wgpu-core rules it out.
     pub(super) fn new(desc: &Descriptor) -> DeviceResult<Self> {
         let mut entries = Vec::new();
         let mut dynamic = 0;
@@ -99,7 +99,7 @@ impl BindGroup {
         })
     }
 
-    /// What is bound somewhere.
+    /// The resource bound somewhere.
     pub(super) fn find(&self, binding: u32, element: u32) -> Option<&Resource> {
         let key = |bound: &BoundEntry| (bound.binding, bound.element);
         let found = self.entries.binary_search_by_key(&(binding, element), key);
@@ -107,7 +107,7 @@ impl BindGroup {
     }
 }
 
-/// The resource of a descriptor with an index among those of its kind.
+/// The resource of a descriptor with an index among all of its kind.
 fn resource(
     desc: &Descriptor,
     ty: wgt::BindingType,

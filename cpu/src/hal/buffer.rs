@@ -13,39 +13,39 @@ use wgpu_hal as hal;
 
 use super::DeviceResult;
 
-/// Bytes to which buffers are aligned: a line of the cache, so that buffers do not share one.
+/// The alignment of buffers in bytes: a line of the cache, never shared by two buffers.
 const ALIGNMENT: usize = 64;
 
-/// A buffer: a handle of memory that is freed when the last handle goes.
+/// A buffer: a handle of memory, freed with the last handle.
 #[derive(Clone)]
 pub struct Buffer {
     memory: Arc<Memory>,
 }
 
-/// Who frees the memory of a buffer.
+/// The owner of a buffer's memory: frees the memory.
 enum Owner {
     /// The buffer itself
     Own {
         layout: Layout,
-        /// Whether the host may map it
+        /// Whether the host may map the memory
         mapped: bool,
-        /// Bytes that commands have written: one range of perhaps several
+        /// Bytes written by commands: one range of perhaps several
         written: Mutex<Range<u64>>,
     },
-    /// Whatever this keeps alive
+    /// The box keeps the memory alive
     #[expect(dead_code, reason = "kept for what its destructor does")]
     Lender(Box<dyn Send + Sync>),
-    /// Whoever has the [`Loan`]
+    /// The holder of the [`Loan`]
     Loan {
-        /// Whether it has not ended. Held for reading during a copy
+        /// Whether the loan goes on. Held for reading during a copy
         lent: RwLock<bool>,
         /// The place of the first byte in the buffer
         first: u64,
     },
 }
 
-/// Memory that is lent to a buffer for a time ([`Buffer::lend`]). The drop ends that time: it waits for a copy that is under
-/// way, and copies that come later find nothing to copy.
+/// Memory lent to a buffer for a time ([`Buffer::lend`]). The drop ends the time: the drop waits for a copy under way, and later
+/// copies find nothing to copy.
 #[must_use = "a loan that is dropped has ended"]
 #[derive(Debug)]
 pub struct Loan(Buffer);
@@ -58,7 +58,7 @@ impl Drop for Loan {
     }
 }
 
-/// Those bytes of a range that are there, which stay as long as this lives.
+/// The existing bytes of a range, kept there for the lifetime of the value.
 pub(super) struct Bytes<'a> {
     start: *mut u8,
     /// In the range
@@ -68,11 +68,11 @@ pub(super) struct Bytes<'a> {
 }
 
 impl Bytes<'_> {
-    /// The bytes that are there on both sides, at the same places: two pointers and a length.
+    /// The bytes existing on both sides, at the same places: two pointers and a length.
     pub(super) fn common(&self, other: &Self) -> (*mut u8, *mut u8, usize) {
         let start = self.place.start.max(other.place.start);
         let end = self.place.end.min(other.place.end);
-        // What lies outside of both is never accessed.
+        // Bytes outside of both are never accessed.
         let at = |bytes: &Self| {
             bytes
                 .start
@@ -90,8 +90,8 @@ struct Memory {
     has_gaps: bool,
 }
 
-// SAFETY: the memory is plain bytes, which kernels, copies and the host access by the rules of wgpu: who writes is alone,
-// or accesses atomically. The handle itself is never written to. A lender is `Send + Sync` by its type.
+// SAFETY: the memory is plain bytes, accessed by kernels, copies and the host by the rules of wgpu: a writer is alone, or
+// accesses atomically. The handle itself is never written to. A lender is `Send + Sync` by its type.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
@@ -134,14 +134,14 @@ impl Buffer {
         })
     }
 
-    /// A buffer in memory that exists: kernels and host share it, nothing is copied.
+    /// A buffer in existing memory: shared by kernels and host, without copies.
     ///
-    /// `lender` is dropped when the last handle of the buffer is gone and no command uses it any more.
+    /// `lender` is dropped when the last handle of the buffer is gone and no command uses the buffer any more.
     ///
     /// # Safety
-    /// `bytes` bytes from `address` on, or those of them that kernels and commands reach, must be valid for reads and writes of
-    /// any thread until `lender` is dropped, and aligned to the strictest type that kernels access there (32 bytes are enough for any). Nobody may access them
-    /// without atomic operations while a command that writes them runs.
+    /// `bytes` bytes from `address` on, or the part reached by kernels and commands, must be valid for reads and writes of any
+    /// thread until `lender` is dropped, and aligned to the strictest type accessed by kernels there (32 bytes are enough for
+    /// any). Nobody may access the bytes without atomic operations while a writing command runs.
     pub unsafe fn from_host(
         address: NonNull<u8>,
         bytes: u64,
@@ -150,28 +150,28 @@ impl Buffer {
         Self::over(address, bytes, Owner::Lender(lender), false)
     }
 
-    /// A buffer in memory that exists, for copies from and to other buffers, as long as the loan lives. The buffer itself may
-    /// live longer, as wgpu's handles do.
+    /// A buffer in existing memory, for copies from and to other buffers, as long as the loan lives. The buffer itself may live
+    /// longer, as wgpu's handles do.
     ///
     /// The first byte of the memory is byte `first` of the buffer. wgpu copies whole words; bytes in front of the first and
     /// behind the last are left out of copies.
     ///
     /// # Safety
-    /// Until the loan is dropped, `bytes` bytes from `address` on must be valid for reads of any thread if the buffer is a
-    /// source of copies, and for writes if it is a target; nobody else may write them meanwhile, nor read what is written. For
-    /// any other command the buffer has no bytes.
+    /// Until the loan is dropped, `bytes` bytes from `address` on must be valid for reads of any thread if the buffer is a source
+    /// of copies, and for writes if the buffer is a target; nobody else may write the bytes meanwhile, nor read written bytes.
+    /// For any other command the buffer has no bytes.
     pub unsafe fn lend(address: NonNull<u8>, bytes: u64, first: u64) -> (Self, Loan) {
         let lent = RwLock::new(true);
         let buffer = Self::over(address, bytes, Owner::Loan { lent, first }, false);
         (buffer.clone(), Loan(buffer))
     }
 
-    /// As [`Buffer::from_host`], over a part of the address space in which some bytes may not be there, or belong to others.
-    /// Commands that bind the buffer to a kernel with several lanes are refused: a lane that a branch has switched off loads
-    /// from wherever its index leads.
+    /// As [`Buffer::from_host`], over a part of the address space where some bytes may be missing, or belong to others. Commands
+    /// with the buffer bound to a kernel of several lanes are refused: a lane switched off by a branch loads from any place under
+    /// its index.
     ///
     /// # Safety
-    /// As for [`Buffer::from_host`], for the bytes that invocations reach where they run one after the other.
+    /// As for [`Buffer::from_host`], for the bytes reached by invocations run one after the other.
     pub unsafe fn from_address_space(
         address: NonNull<u8>,
         bytes: u64,
@@ -204,8 +204,8 @@ impl Buffer {
         self.memory.has_gaps
     }
 
-    /// Where the memory begins. It stays there as long as a handle of the buffer lives. What kernels write to a buffer that is not
-    /// for the host to map may arrive there at the end of their dispatch alone.
+    /// The start of the memory. The memory stays there as long as a handle of the buffer lives. Writes of kernels to a buffer not
+    /// for the host to map may arrive there at the end of the dispatch alone.
     pub fn address(&self) -> NonNull<u8> {
         self.memory.address
     }
@@ -240,7 +240,7 @@ impl Buffer {
         })
     }
 
-    /// Notes that a command has written a range, of which wgpu knows.
+    /// Notes a range written by a command, known to wgpu as written.
     pub(super) fn written(&self, range: &Range<u64>) {
         if let Owner::Own { written, .. } = &self.memory.owner {
             let mut known = written.lock().unwrap_or_else(PoisonError::into_inner);
@@ -261,7 +261,7 @@ impl Buffer {
         known.start <= range.start && range.end <= known.end
     }
 
-    /// Where `count` bytes from byte `start` on lie; `None` beyond the end, and for memory that is not the buffer's own.
+    /// The place of `count` bytes from byte `start` on; `None` beyond the end, and for memory not the buffer's own.
     pub(super) fn own_range(&self, start: u64, count: usize) -> Option<*mut u8> {
         let end = start.checked_add(count as u64)?;
         match self.memory.owner {
@@ -270,7 +270,7 @@ impl Buffer {
         }
     }
 
-    /// A range of the buffer as a pointer and a length; `None` beyond its end, and for memory that is on loan.
+    /// A range of the buffer as a pointer and a length; `None` beyond its end, and for memory on loan.
     pub(super) fn range(&self, range: Range<u64>) -> Option<(*mut u8, usize)> {
         match self.memory.owner {
             Owner::Loan { .. } => None,
@@ -289,7 +289,7 @@ impl Buffer {
 }
 
 thread_local! {
-    /// Takes the handle of a buffer that is printed, while [`of_binding`] waits for one.
+    /// Takes the handle of a printed buffer while [`of_binding`] waits for the handle.
     static CAUGHT: Cell<Catch> = const { Cell::new(Catch::Nothing) };
 }
 
@@ -301,9 +301,9 @@ enum Catch {
 
 /// The buffer of a binding.
 ///
-/// wgpu-hal 30 keeps it to itself: the field is private to the crate, and no method returns it. What is public is
-/// `Debug`, which prints the buffer by *its* `Debug`, and that is written below. So the binding is printed, to nowhere,
-/// and the buffer leaves its handle on the way.
+/// wgpu-hal 30 keeps the handle to itself: the field is private to the crate, and no method returns the handle. Public is
+/// `Debug`, printing the buffer by the *buffer's* `Debug`, written below. So the binding is printed, to nowhere, and the buffer
+/// leaves its handle on the way.
 ///
 /// Returns `None` if `Debug` of the binding did not print the buffer.
 pub(super) fn of_binding(binding: &hal::BufferBinding<'_, Buffer>) -> Option<Buffer> {
@@ -314,7 +314,7 @@ pub(super) fn of_binding(binding: &hal::BufferBinding<'_, Buffer>) -> Option<Buf
         }
     }
     CAUGHT.set(Catch::Waiting);
-    // Writing to nowhere does not fail, and what is caught says whether the rest went well.
+    // Writing to nowhere does not fail, and the catch says whether the rest went well.
     let _ = write!(Nowhere, "{binding:?}");
     match CAUGHT.replace(Catch::Nothing) {
         Catch::Buffer(buffer) => Some(buffer),
@@ -353,7 +353,7 @@ mod tests {
     fn memory_that_is_lent_goes_back() {
         let lent = Arc::new(vec![7u8; 64]);
         let address = NonNull::from(lent.as_slice()).cast();
-        // SAFETY: the vector lives as long as its handle, which is the lender; nobody writes.
+        // SAFETY: the vector lives as long as its handle, the lender; nobody writes.
         let buffer = unsafe { Buffer::from_host(address, 64, Box::new(lent.clone())) };
         assert_eq!(Arc::strong_count(&lent), 2);
         assert_eq!(buffer.range(1..65), None);
@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(Arc::strong_count(&lent), 1);
     }
 
-    /// What kernels count there must not wait for the end of a dispatch.
+    /// Counts by kernels there must not wait for the end of a dispatch.
     #[test]
     fn the_host_may_see_what_it_maps_or_lends() {
         assert!(!Buffer::new(64, false).unwrap().is_shared());

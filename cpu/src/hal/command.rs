@@ -1,4 +1,4 @@
-//! Commands: what an encoder has recorded, and how each is run.
+//! Commands: the records of an encoder, and how each command runs.
 
 use std::{
     ops::Range,
@@ -16,28 +16,28 @@ use crate::{
     exec::{copy::copy, grid::Dispatch, loss::Loss, pool::Pool, timeline::Work},
 };
 
-/// Bytes of copies that take less time than waking a thread.
+/// Bytes of copies taking less time than waking a thread.
 pub(super) const SMALL_COPY: u64 = 64 * 1024;
 
-/// Invocations times operations that take less time than waking a thread.
+/// Invocations times operations taking less time than waking a thread.
 const SMALL_DISPATCH: u64 = 32 * 1024;
 
-/// Where kernels of a dispatch find what they use.
+/// The resources of a dispatch, for its kernels.
 #[derive(Clone, Debug)]
 pub(super) struct Bound {
     pub(super) pipeline: ComputePipeline,
     pub(super) buffers: Vec<BoundResource>,
-    /// Those of `buffers` that nobody but a reduction of the kernel uses
+    /// Places in `buffers` used by nothing but a reduction of the kernel
     pub(super) reduced: SmallVec<[usize; 2]>,
     /// Keeps the memory of `buffers` alive
     #[expect(dead_code, reason = "kept for what its destructor does")]
     pub(super) groups: Vec<BindGroup>,
     pub(super) immediates: Arc<[u32]>,
-    /// The debug marker that was set last
+    /// The last debug marker
     pub(super) marker: Option<Arc<str>>,
 }
 
-// SAFETY: `buffers` point into memory that `groups` keep alive and that any thread may access.
+// SAFETY: `buffers` point into memory kept alive by `groups` and accessible from any thread.
 unsafe impl Send for Bound {}
 // SAFETY: as above.
 unsafe impl Sync for Bound {}
@@ -66,11 +66,11 @@ pub(super) enum Command {
     },
 }
 
-/// Commands that are recorded.
+/// Recorded commands.
 #[derive(Clone, Debug, Default)]
 pub struct CommandBuffer {
     pub(super) commands: Arc<Vec<Command>>,
-    /// Until they are in line
+    /// Until the commands are in line
     pub(super) encoding: Option<Arc<Encoding>>,
 }
 
@@ -97,8 +97,8 @@ impl Command {
         match self {
             Command::Clear(buffer, range) => {
                 if let Some((start, bytes)) = buffer.range(range.clone()) {
-                    // SAFETY: the range lies in the buffer, which the command keeps alive. wgpu orders commands that
-                    // use it, and the host does not access it meanwhile.
+                    // SAFETY: the range lies in the buffer, kept alive by the command. wgpu orders commands on the buffer, and
+                    // the host does not access the buffer meanwhile.
                     unsafe { start.write_bytes(0, bytes) };
                     buffer.written(range);
                 }
@@ -176,7 +176,7 @@ impl Bound {
             monitor: monitor.clone(),
             schedule,
         };
-        // One thread has one order, and a monitor one view of it.
+        // A single thread has a single order, and a monitor a single view of the order.
         let alone = monitor.is_some() || schedule.is_some();
         let result = match pool {
             Some(pool) if !alone => pool.run(dispatch, stop),
@@ -189,10 +189,10 @@ impl Bound {
     }
 }
 
-/// Command buffers that were submitted together.
+/// Command buffers of one submission.
 pub(super) struct Submission {
     pub(super) buffers: Vec<CommandBuffer>,
-    /// Raised in this order when it is over
+    /// Raised in order at the end of the submission
     pub(super) fences: Vec<(Fence, hal::FenceValue)>,
 }
 
@@ -223,7 +223,7 @@ impl Work for Submission {
         }
     }
 
-    /// Waits end as they would if it had run: what wgpu asks of the device from then on says that it is lost.
+    /// Waits end as after a run: the device's later answers to wgpu report the loss.
     fn give_up(self) {
         self.finish();
     }
@@ -235,7 +235,7 @@ mod tests {
 
     use super::*;
 
-    /// The first 12 bytes of a buffer, copied to memory on loan, of which byte 1 is the first.
+    /// The first 12 bytes of a buffer, copied to memory on loan with byte 1 as the first.
     fn copy_to(to: &Buffer) -> Command {
         let from = Buffer::new(16, false).unwrap();
         let (start, bytes) = from.range(0..16).unwrap();

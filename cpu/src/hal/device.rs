@@ -16,15 +16,15 @@ use crate::{
     sanitizer::{Coverage, Finding, Ledger},
 };
 
-/// What a device and its queue share.
+/// State shared by a device and its queue.
 pub(super) struct Shared {
     pub(super) timeline: Timeline<Submission>,
-    /// Commands that are encoded and not in line
+    /// Commands encoded and not in line
     pub(super) unsent: Unsent,
     options: Arc<Options>,
     /// Compiled kernels
     store: Store,
-    /// What instrumented kernels have shown
+    /// Findings and counts of instrumented kernels
     ledger: Arc<Ledger>,
 }
 
@@ -57,17 +57,17 @@ impl Device {
         &self.shared
     }
 
-    /// Why the device was lost, if it was.
+    /// The reason for the loss of the device, if lost.
     pub fn loss(&self) -> Option<Loss> {
         self.shared.timeline.loss().cloned()
     }
 
-    /// Has threads of this device do `help` while work-groups on them wait, and say whether they have done anything: what
-    /// kernels wait for may be work that their own thread can do. Returns `false`, and drops `help`, if the device has a
-    /// helper already.
+    /// Has threads of the device do `help` while work-groups on them wait; `help` returns whether anything was done. Waiting
+    /// kernels may wait for work within reach of their own thread. Returns `false`, and drops `help`, if the device has a helper
+    /// already.
     ///
-    /// Called often, on several threads at once, and on the thread's own stack: what it does keeps the work-groups of the
-    /// thread waiting. A panic counts as nothing done. The device keeps `help` until its own end.
+    /// Called often, on several threads at once, and on the thread's own stack: the work-groups of the thread wait meanwhile. A
+    /// panic counts as nothing done. The device keeps `help` until its own end.
     pub fn help_while_waiting(&self, help: impl Fn() -> bool + Send + Sync + 'static) -> bool {
         self.shared.timeline.pool().help_by(Arc::new(help))
     }
@@ -77,44 +77,43 @@ impl Device {
         &self.shared.options
     }
 
-    /// What the sanitizer has found since this was asked last, in the order of dispatches; empty without
-    /// [`Options::sanitizer`]. Findings of a submission are there when the submission has ended.
+    /// The sanitizer's findings since the last call, in the order of dispatches; empty without [`Options::sanitizer`]. Findings
+    /// of a submission are there when the submission has ended.
     pub fn take_findings(&self) -> Vec<Finding> {
         self.shared.ledger.take()
     }
 
-    /// How often the statements of kernels were executed so far, for kernels that were dispatched; empty without
-    /// [`Options::coverage`].
+    /// Executions of the statements of kernels so far, for dispatched kernels; empty without [`Options::coverage`].
     pub fn coverage(&self) -> Vec<Coverage> {
         self.shared.ledger.coverage()
     }
 
-    /// As [`Self::coverage`], for what was executed since this was called last, by the debug markers before dispatches. What
-    /// was taken is no longer in `coverage`.
+    /// As [`Self::coverage`], for executions since the last call, by the debug markers before dispatches. Executions taken here
+    /// are no longer in `coverage`.
     pub fn take_coverage(&self) -> Vec<Coverage> {
         self.shared.ledger.take_coverage()
     }
 
-    /// The kernels of pipelines that were created with a pipeline cache of wgpu, as bytes: code for this processor, for
-    /// [`Self::import_kernels`] in a process with the same build of this crate. wgpu's `PipelineCache::get_data` has
-    /// nothing, since wgpu knows the data of Vulkan alone.
+    /// The kernels of pipelines created with a pipeline cache of wgpu, as bytes: code for the present processor, for
+    /// [`Self::import_kernels`] in a process with the same build of the crate. wgpu's `PipelineCache::get_data` has nothing,
+    /// since wgpu knows the data of Vulkan alone.
     ///
     /// With [`Options::sanitizer`] or [`Options::coverage`], kernels are not kept.
     pub fn export_kernels(&self) -> Vec<u8> {
         self.shared.store.export()
     }
 
-    /// Takes over kernels that a device has exported, and returns how many. Pipelines that are created from here on, with a
-    /// pipeline cache of wgpu, use them.
+    /// Takes over kernels exported by a device, and returns their number. Pipelines created from here on, with a pipeline cache
+    /// of wgpu, use these kernels.
     ///
     /// # Errors
-    /// [`KernelDataError`] for bytes that are no kernels of the same build for the same processor, or damaged. Nothing is
-    /// taken over then, and nothing of it is ever executed.
+    /// [`KernelDataError`] for damaged bytes, and for anything but kernels of the same build for the same processor. Nothing is
+    /// taken over then, and no such byte is ever executed.
     ///
     /// # Safety
-    /// The bytes are code that will be executed. They must be what [`Self::export_kernels`] has returned, or something that
-    /// nobody has made to look like that: the checks find damage, and no intent. So nobody may be able to write them whom
-    /// the program would not let execute code.
+    /// The bytes are code to be executed. The bytes must come from [`Self::export_kernels`], or at least not be forged to look
+    /// so: the checks find damage, and no intent. So write access to the bytes is only for parties allowed by the program to
+    /// execute code.
     pub unsafe fn import_kernels(&self, data: &[u8]) -> Result<usize, KernelDataError> {
         // SAFETY: by contract.
         unsafe { self.shared.store.import(data) }
@@ -125,10 +124,10 @@ impl Device {
         self.shared.store.counts()
     }
 
-    /// Whether the device still runs what it is given.
+    /// Whether the device still runs submissions.
     ///
-    /// Submissions that were given up look finished to wgpu: a wait that fails is a panic there. So whatever can fail
-    /// otherwise, above all the mapping of results, says that the device is lost, and wgpu tells the program.
+    /// Submissions given up look finished to wgpu: a failing wait is a panic there. So every other fallible operation, above all
+    /// the mapping of results, reports the loss of the device, and wgpu tells the program.
     fn check(&self) -> DeviceResult<()> {
         match self.shared.timeline.loss() {
             None => Ok(()),

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::compile::{BindingUse, abi::BoundResource};
 
-/// Words of immediates that a pass has.
+/// Words of immediates in a pass.
 pub(super) const IMMEDIATE_WORDS: usize = 64;
 
 /// Records commands.
@@ -24,22 +24,22 @@ pub(super) const IMMEDIATE_WORDS: usize = 64;
 pub struct CommandEncoder {
     commands: Vec<Command>,
     pass: Pass,
-    /// The debug marker that was inserted last
+    /// The last debug marker
     marker: Option<Arc<str>>,
-    /// A dispatch was refused, and with it all commands
+    /// A dispatch was refused, and so are all commands
     refused: bool,
     unsent: Unsent,
-    /// While it is open
+    /// While the encoder is open
     encoding: Option<Arc<Encoding>>,
 }
 
-/// What is set for the dispatches of a pass.
+/// Settings for the dispatches of a pass.
 #[derive(Debug, Default)]
 struct Pass {
     pipeline: Option<ComputePipeline>,
     groups: Vec<Option<(BindGroup, Vec<wgt::DynamicOffset>)>>,
     immediates: Option<Arc<[u32]>>,
-    /// What the last dispatch used, as long as nothing was set since
+    /// The resources of the last dispatch, as long as nothing was set since
     bound: Option<Arc<Bound>>,
     /// A dispatch binds a buffer with gaps to a kernel with several lanes
     is_unsafe: bool,
@@ -48,7 +48,7 @@ struct Pass {
 }
 
 impl Pass {
-    /// What a dispatch behind a debug marker uses.
+    /// The resources of a dispatch behind a debug marker.
     fn bound(&mut self, marker: Option<&Arc<str>>) -> Option<Arc<Bound>> {
         if let Some(bound) = &self.bound {
             return Some(bound.clone());
@@ -87,7 +87,7 @@ impl Pass {
     }
 }
 
-/// Whether no other resource has bytes of one.
+/// Whether a resource shares its bytes with no other.
 fn is_apart(resources: &[BoundResource], index: usize) -> bool {
     let range = |resource: &BoundResource| {
         let start = resource.address.addr() as u64;
@@ -101,7 +101,7 @@ fn is_apart(resources: &[BoundResource], index: usize) -> bool {
     })
 }
 
-/// What a kernel is told about a resource.
+/// The description of a resource for a kernel.
 fn bound_resource(
     found: &Resource,
     used: &BindingUse,
@@ -148,7 +148,7 @@ impl CommandEncoder {
         }
     }
 
-    /// Records a copy of rows. wgpu-core rules out levels that do not exist.
+    /// Records a copy of rows. wgpu-core rules out missing levels.
     fn copy_rows(
         &mut self,
         from: Option<Rows>,
@@ -171,7 +171,7 @@ impl CommandEncoder {
         self.commands.push(Command::Timestamp(set.clone(), index));
     }
 
-    /// What a dispatch uses. wgpu-core rules out that something is missing.
+    /// The resources of a dispatch. wgpu-core rules out missing resources.
     fn bound(&mut self) -> Option<Arc<Bound>> {
         let bound = self.pass.bound(self.marker.as_ref());
         if self.pass.is_unsafe {
@@ -340,7 +340,7 @@ impl hal::CommandEncoder for CommandEncoder {
 
     unsafe fn end_debug_marker(&mut self) {}
 
-    // Only timestamps can be asked for: queries of other types need features that the adapter does not have.
+    // Only timestamps can be asked for: queries of other types need features missing from the adapter.
     unsafe fn begin_query(&mut self, _set: &QuerySet, _index: u32) {}
 
     unsafe fn end_query(&mut self, _set: &QuerySet, _index: u32) {}
@@ -371,8 +371,8 @@ impl hal::CommandEncoder for CommandEncoder {
         });
     }
 
-    // Render passes need a texture to draw on, of which there is none. wgpu-core can begin an empty one all the same,
-    // which does nothing.
+    // Render passes need a texture to draw on, and there is no such texture. wgpu-core can begin an empty pass all the same,
+    // without effect.
     unsafe fn begin_render_pass(
         &mut self,
         _desc: &hal::RenderPassDescriptor<QuerySet, TextureView>,
@@ -408,7 +408,7 @@ impl hal::CommandEncoder for CommandEncoder {
 
     unsafe fn set_blend_constants(&mut self, _color: &[f32; 4]) {}
 
-    // Draws need a render pipeline, of which there is none.
+    // Draws need a render pipeline, and there is none.
     unsafe fn draw(&mut self, _: u32, _: u32, _: u32, _: u32) {}
 
     unsafe fn draw_indexed(&mut self, _: u32, _: u32, _: i32, _: u32, _: u32) {}

@@ -1,4 +1,4 @@
-//! Fences: values that only grow, and that can be waited for.
+//! Fences: growing values to wait for.
 
 use std::{
     sync::{
@@ -19,26 +19,26 @@ pub struct Fence {
 #[derive(Debug, Default)]
 struct State {
     value: AtomicU64,
-    /// Held while the value changes, so that nobody who looked before misses it
+    /// Held while the value changes, so that no earlier look misses the change
     lock: Mutex<()>,
     changed: Condvar,
 }
 
 impl Fence {
-    /// Whether both are handles of one fence.
+    /// Whether both are handles of the same fence.
     pub(super) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
-    /// The value it has now.
+    /// The present value.
     pub fn value(&self) -> FenceValue {
         self.shared.value.load(Ordering::Acquire)
     }
 
-    /// Raises the value and wakes who waits for it.
+    /// Raises the value and wakes the waiting threads.
     pub(super) fn signal(&self, value: FenceValue) {
         self.shared.value.fetch_max(value, Ordering::Release);
-        // A waiter holds the lock between its look at the value and its sleep.
+        // A waiter holds the lock from the look at the value to the sleep.
         drop(
             self.shared
                 .lock
@@ -53,7 +53,7 @@ impl Fence {
         if self.value() >= value {
             return true;
         }
-        // A timeout beyond what clocks can tell is none.
+        // A timeout beyond the range of clocks is none.
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut held = self
             .shared

@@ -12,22 +12,22 @@ use crate::{jit::target, sanitizer::Checks};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
-    /// Threads that run the work-groups of a dispatch. `None`: as many as the process has processors.
+    /// Threads for the work-groups of a dispatch. `None`: as many as the process has processors.
     pub threads: Option<usize>,
-    /// The most invocations of a work-group that run side by side, in vectors of four: 8 by default, 1 for none. Kernels that
-    /// vectors cannot run, or whose work-groups are no whole number of them, run with fewer. Results are the same at any
-    /// number: tests choose it.
+    /// The most invocations of a work-group to run side by side, in vectors of four: 8 by default, 1 for none. Kernels unfit for
+    /// vectors, or with work-groups of no whole number of vectors, run with fewer. Results are the same at any number: tests
+    /// choose the number.
     #[doc(hidden)]
     pub lanes: u32,
-    /// Checks of what kernels do: `None` for none. [`Device::take_findings`](super::Device::take_findings) has the results.
+    /// Checks of running kernels: `None` for none. [`Device::take_findings`](super::Device::take_findings) has the results.
     /// Dispatches run on one thread, many times slower.
     pub sanitizer: Option<Checks>,
-    /// A seed that decides in which order the work-groups of a dispatch run, and the invocations of a work-group between
-    /// barriers: the same seed, the same order and the same results, and every dispatch on one thread. `None` for the usual
-    /// order. Programs that are correct have the same results with every seed, as far as WGSL defines them.
+    /// A seed for the order of the work-groups of a dispatch, and of the invocations of a work-group between barriers: the same
+    /// seed, the same order and the same results, and every dispatch on one thread. `None` for the usual order. Correct programs
+    /// have the same results with every seed, as far as WGSL defines results.
     pub schedule: Option<u64>,
-    /// Whether executions of statements are counted, and the time that they take: [`Device::coverage`](super::Device::coverage)
-    /// has the results. Dispatches run on one thread, many times slower.
+    /// Whether executions of statements are counted, and their time taken: [`Device::coverage`](super::Device::coverage) has the
+    /// results. Dispatches run on one thread, many times slower.
     pub coverage: bool,
     /// Whether kernels are listed for `perf`, in `/tmp/perf-<pid>.map`: samples in kernels have names then. On Linux; elsewhere
     /// the log has a warning for each kernel.
@@ -50,7 +50,7 @@ impl Default for Options {
 
 /// The CPU as an instance with one adapter.
 ///
-/// `wgpu::Instance::from_hal::<tombolo_cpu::Api>` makes an instance of wgpu of it.
+/// `wgpu::Instance::from_hal::<tombolo_cpu::Api>` makes an instance of wgpu.
 #[derive(Debug)]
 pub struct Instance {
     options: Arc<Options>,
@@ -83,8 +83,8 @@ impl hal::Instance for Instance {
         _display_handle: RawDisplayHandle,
         _window_handle: RawWindowHandle,
     ) -> Result<Absent, hal::InstanceError> {
-        // `InstanceError` cannot be made outside wgpu-hal but by its own stub, which says that it is not enabled.
-        // SAFETY: `init` of the stub has no preconditions.
+        // `InstanceError` cannot be made outside wgpu-hal but by its own stub, reporting the stub as not enabled. SAFETY: `init`
+        // of the stub has no preconditions.
         let refused = unsafe {
             <hal::noop::Context as hal::Instance>::init(&hal::InstanceDescriptor {
                 name: "",

@@ -1,7 +1,7 @@
-//! The adapter as wgpu-hal wants it: an [`Api`] outside wgpu.
+//! The adapter in the form of wgpu-hal: an [`Api`] outside wgpu.
 //!
-//! wgpu-core validates everything before it comes here. What a compute adapter does not have (surfaces, render pipelines,
-//! acceleration structures) is [`Absent`]: a type without values, so that nothing of that kind can ever be passed in.
+//! wgpu-core validates every call on the way here. Everything missing from a compute adapter (surfaces, render pipelines,
+//! acceleration structures) is [`Absent`]: a type without values, so that nothing of the kind can ever be passed in.
 
 mod absent;
 mod adapter;
@@ -37,12 +37,12 @@ pub use query::QuerySet;
 pub use queue::Queue;
 pub use texture::{Sampler, Texture, TextureView};
 
-/// The CPU as an API of wgpu-hal, to be named where wgpu asks for one: `wgpu::Instance::from_hal::<tombolo_cpu::Api>`.
+/// The CPU as an API of wgpu-hal, to be named where wgpu asks for an API: `wgpu::Instance::from_hal::<tombolo_cpu::Api>`.
 #[derive(Clone, Debug)]
 pub struct Api;
 
 impl hal::Api for Api {
-    // wgpu has no name for backends that it does not bring. This one belongs to its stub, which is not built beside it.
+    // wgpu has no name for backends from outside. The name taken belongs to wgpu's stub, never built beside the adapter.
     const VARIANT: wgt::Backend = wgt::Backend::Noop;
 
     type Instance = Instance;

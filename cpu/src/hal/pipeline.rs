@@ -12,7 +12,7 @@ use crate::{
     sanitizer::{Instruments, Ledger, Monitor, Text, Watched},
 };
 
-/// A module of naga, as wgpu-core has validated it.
+/// A module of naga, validated by wgpu-core.
 pub struct ShaderModule {
     module: naga::Module,
     info: naga::valid::ModuleInfo,
@@ -23,7 +23,7 @@ pub struct ShaderModule {
 }
 
 impl ShaderModule {
-    /// Takes a module over, for kernels that run by `options`.
+    /// Takes a module over, for kernels run by `options`.
     ///
     /// # Errors
     /// If the shader is in a language of another backend.
@@ -64,13 +64,14 @@ impl fmt::Debug for ShaderModule {
     }
 }
 
-/// What a pipeline is created with so that its kernel is kept: see [`Device::export_kernels`](super::Device::export_kernels).
+/// A pipeline cache: pipelines created with a cache have their kernels kept, see
+/// [`Device::export_kernels`](super::Device::export_kernels).
 ///
-/// It has no data of its own: wgpu checks and takes data of Vulkan alone.
+/// A cache has no data of its own: wgpu checks and takes data of Vulkan alone.
 #[derive(Debug)]
 pub struct PipelineCache;
 
-/// A kernel that is ready to run.
+/// A kernel ready to run.
 #[derive(Clone)]
 pub struct ComputePipeline {
     pub(super) kernel: Arc<Kernel>,
@@ -84,8 +85,8 @@ pub struct ComputePipeline {
 }
 
 impl ComputePipeline {
-    /// Compiles an entry point, or finds it in `store`, which keeps it if there is a cache. What its dispatches show comes
-    /// into `ledger`.
+    /// Compiles an entry point, or finds the kernel in `store`; with a cache, `store` keeps the kernel. Findings and counts of
+    /// the dispatches come into `ledger`.
     pub(super) fn new(
         stage: &hal::ProgrammableStage<'_, ShaderModule>,
         (store, keeps): (&Store, bool),
@@ -136,7 +137,7 @@ impl ComputePipeline {
         })
     }
 
-    /// Keeps what a monitor has seen.
+    /// Keeps the observations of a monitor.
     pub(super) fn finish(&self, monitor: &Monitor) {
         monitor.finish(&self.ledger);
     }

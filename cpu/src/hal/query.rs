@@ -20,10 +20,10 @@ pub struct QuerySet {
 }
 
 impl QuerySet {
-    /// A set of `count` queries that are zero.
+    /// A set of `count` queries, all zero.
     ///
     /// # Errors
-    /// [`hal::DeviceError::OutOfMemory`] if there is no memory for them.
+    /// [`hal::DeviceError::OutOfMemory`] if there is no memory for the queries.
     pub(super) fn new(count: u32) -> DeviceResult<Self> {
         let mut values = Vec::new();
         values
@@ -35,7 +35,7 @@ impl QuerySet {
         })
     }
 
-    /// Writes the time that has passed since the process asked for the first time.
+    /// Writes the time since the process first asked.
     pub(super) fn write_timestamp(&self, index: u32) {
         static START: OnceLock<Instant> = OnceLock::new();
         let passed = START.get_or_init(Instant::now).elapsed();

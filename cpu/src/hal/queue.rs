@@ -10,13 +10,13 @@ use wgpu_hal as hal;
 
 use super::{Absent, Api, CommandBuffer, DeviceResult, Fence, command::Submission, device::Shared};
 
-/// How long a queue that is dropped waits for what still runs, before it is told to stop.
+/// How long a dropped queue waits for running work before telling the work to stop.
 const FINISH_LIMIT: Duration = Duration::from_secs(5);
 
 /// The queue of a device.
 pub struct Queue {
     shared: Arc<Shared>,
-    /// What the next submission signals beside wgpu's own fence
+    /// Signals of the next submission beside wgpu's own fence
     staged: Mutex<Vec<(Fence, hal::FenceValue)>>,
 }
 
@@ -28,15 +28,15 @@ impl Queue {
         }
     }
 
-    /// Has the next submission raise a fence to `value` when it has ended, after wgpu's own fence. It does so as well when
-    /// it is given up: [`Device::loss`](super::Device::loss) has the reason then.
+    /// Has the next submission raise a fence to `value` at its end, after wgpu's own fence. A submission given up does so as
+    /// well: [`Device::loss`](super::Device::loss) has the reason then.
     ///
-    /// The next submission is whichever comes first, of any thread. A device that is lost takes none.
+    /// The next submission is the first to come, of any thread. A lost device takes none.
     pub fn signal_with_next(&self, fence: &Fence, value: hal::FenceValue) {
         self.staged().push((fence.clone(), value));
     }
 
-    /// Takes back what [`Self::signal_with_next`] has said of a fence. Returns whether no submission has taken it.
+    /// Takes back the [`Self::signal_with_next`] of a fence. Returns whether no submission has taken the signal.
     pub fn take_back(&self, fence: &Fence) -> bool {
         let mut staged = self.staged();
         let before = staged.len();
@@ -82,7 +82,7 @@ impl hal::Queue for Queue {
                 .iter()
                 .map(|&buffer| buffer.clone())
                 .collect(),
-            // Whoever sees another one raised asks wgpu, which asks its own.
+            // A caller seeing another fence raised asks wgpu, and wgpu asks its own fence.
             fences: std::iter::once((fence.clone(), value))
                 .chain(staged)
                 .collect(),
@@ -98,9 +98,8 @@ impl hal::Queue for Queue {
         match *surface {}
     }
 
-    /// Waits until everything has run. wgpu-core asks for it when the queue is dropped, and only then: nobody can submit
-    /// any more, and a kernel that does not end would keep the process for ever. So what still runs after a while is
-    /// told to stop.
+    /// Waits until everything has run. wgpu-core asks for the wait when the queue is dropped, and only then: nobody can submit
+    /// any more, and an endless kernel would keep the process for ever. So kernels still running after a while are told to stop.
     unsafe fn wait_for_idle(&self) -> DeviceResult<()> {
         self.shared.timeline.finish(FINISH_LIMIT);
         match self.shared.timeline.loss() {

@@ -1,7 +1,7 @@
-//! Textures, views of them, and samplers.
+//! Textures, views of textures, and samplers.
 //!
-//! A texture is memory of the host: its levels one behind the other, each as slices (layers, or depth) of rows without
-//! gaps. A view is what a kernel is bound to ([`Image`]).
+//! A texture is memory of the host: its levels one behind the other, each as slices (layers, or depth) of rows without gaps. A
+//! kernel is bound to a view ([`Image`]).
 
 use std::{fmt, ops::Range, sync::Arc};
 
@@ -14,10 +14,10 @@ use crate::{
     texel::{self, Format, Kind, Level, Shape},
 };
 
-/// Bytes to which levels are aligned: those of the largest texel.
+/// The alignment of levels in bytes: the size of the largest texel.
 const LEVEL_ALIGNMENT: usize = 16;
 
-/// A texture: a handle of memory that is freed when the last handle goes.
+/// A texture: a handle of memory, freed with the last handle.
 #[derive(Clone)]
 pub struct Texture {
     texels: Arc<Texels>,
@@ -39,14 +39,14 @@ pub struct Sampler {
     pub(super) state: Arc<texel::Sampler>,
 }
 
-/// The format of texels that this adapter has: of one plane, for colours, not compressed.
+/// The format of texels, if the adapter has the format: of one plane, for colours, not compressed.
 fn format_of(format: wgt::TextureFormat) -> Option<Format> {
     let known = Format::new(format, wgt::TextureAspect::All).ok()?;
     let colour = !format.is_depth_stencil_format() && format != wgt::TextureFormat::R64Uint;
     colour.then_some(known)
 }
 
-/// What can be done with textures of a format.
+/// Possible uses of textures of a format.
 pub(super) fn capabilities(format: wgt::TextureFormat) -> hal::TextureFormatCapabilities {
     use hal::TextureFormatCapabilities as C;
     let Some(known) = format_of(format) else {
@@ -72,7 +72,7 @@ impl Texture {
     /// A texture of zeros.
     ///
     /// # Errors
-    /// If there is no such memory, or if the format is none of this adapter's, which wgpu-core rules out.
+    /// If there is no such memory, or if the format is none of the adapter's; wgpu-core rules the latter out.
     pub(super) fn new(desc: &hal::TextureDescriptor) -> DeviceResult<Self> {
         let format = format_of(desc.format).ok_or(hal::DeviceError::Unexpected)?;
         let texel_bytes = format.bytes();
@@ -150,7 +150,7 @@ impl TextureView {
     /// A view of some levels and layers.
     ///
     /// # Errors
-    /// [`hal::DeviceError::Unexpected`] for what wgpu-core rules out.
+    /// [`hal::DeviceError::Unexpected`] for descriptors ruled out by wgpu-core.
     pub(super) fn new(texture: &Texture, desc: &hal::TextureViewDescriptor) -> DeviceResult<Self> {
         use wgt::TextureViewDimension as D;
         let range = &desc.range;
@@ -298,21 +298,21 @@ pub(super) struct CopyRows {
 }
 
 impl CopyRows {
-    /// Bytes that are copied.
+    /// Bytes of the copy.
     pub(super) fn bytes(&self) -> u64 {
         let rows = u64::from(self.rows) * u64::from(self.slices);
         self.row_bytes.saturating_mul(rows)
     }
 
-    /// Copies. Rows that do not lie in their memory, which wgpu-core rules out, are left out.
+    /// Copies. Rows outside their memory, ruled out by wgpu-core, are left out.
     pub(super) fn run(&self) {
         for slice in 0..self.slices {
             for row in 0..self.rows {
                 let from = self.from.at(slice, row, self.row_bytes);
                 let to = self.to.at(slice, row, self.row_bytes);
                 if let (Some((from, bytes)), Some((to, _))) = (from, to) {
-                    // SAFETY: both rows lie in memory that this keeps alive. wgpu orders commands that use it, and the
-                    // host does not access it meanwhile. Rows may overlap.
+                    // SAFETY: both rows lie in memory kept alive by the copy. wgpu orders commands on the memory, and the host
+                    // does not access the memory meanwhile. Rows may overlap.
                     unsafe { from.copy_to(to, bytes) };
                 }
             }

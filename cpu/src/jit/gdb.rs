@@ -1,10 +1,10 @@
-//! Names of kernels for debuggers: gdb's interface for compilers that run with the program, which lldb knows, too.
+//! Names of kernels for debuggers: gdb's interface for compilers running with the program, known to lldb, too.
 //!
-//! *How it works.* A debugger has a breakpoint on a function of a certain name, which does nothing. Whoever has made code puts an
-//! object file in memory, with a symbol for the code, into a list and calls that function. The specification is chapter 30
-//! of gdb's manual, *JIT Compilation Interface*.
+//! *How it works.* A debugger has a breakpoint on an empty function of a certain name. A maker of code puts an object file in
+//! memory, with a symbol for the code, into a list and calls the function. The specification is chapter 30 of gdb's manual, *JIT
+//! Compilation Interface*.
 //!
-//! A program can have the two names only once, so that a feature of the crate decides whether they are here.
+//! A program can have the two names only once, so that a feature of the crate decides whether the names are here.
 
 use std::{
     ops::Range,
@@ -21,12 +21,12 @@ struct Entry {
     bytes: u64,
 }
 
-/// What debuggers look at.
+/// Read by debuggers.
 #[repr(C)]
 struct Descriptor {
     version: u32,
     action: u32,
-    /// What the action concerns
+    /// The entry of the action
     relevant: *mut Entry,
     first: *mut Entry,
 }
@@ -54,10 +54,10 @@ extern "C" fn __jit_debug_register_code() {
     std::hint::black_box(&raw const __jit_debug_descriptor);
 }
 
-/// A kernel that debuggers know, until this is dropped.
+/// A kernel known to debuggers, until the drop.
 pub(crate) struct Listed {
     entry: *mut Entry,
-    /// The object file; the entry points to it
+    /// The object file, pointed to by the entry
     _file: Vec<u8>,
 }
 
@@ -77,7 +77,7 @@ impl Listed {
             bytes: file.len() as u64,
         }));
         let _list = lock();
-        // SAFETY: the lock is held, and entries in the list are alive: `drop` takes them out before it frees them.
+        // SAFETY: the lock is held, and entries in the list are alive: `drop` takes entries out before freeing.
         unsafe {
             let descriptor = &raw mut __jit_debug_descriptor;
             (*entry).next = (*descriptor).first;
@@ -94,7 +94,7 @@ impl Listed {
 impl Drop for Listed {
     fn drop(&mut self) {
         let _list = lock();
-        // SAFETY: the lock is held; the entry is in the list and comes from a box, and its neighbours are alive.
+        // SAFETY: the lock is held; the entry is in the list and comes from a box, and the neighbours are alive.
         unsafe {
             let descriptor = &raw mut __jit_debug_descriptor;
             let Entry { next, previous, .. } = *self.entry;
@@ -129,7 +129,7 @@ unsafe fn announce(entry: *mut Entry, action: u32) {
     }
 }
 
-/// An ELF file with a symbol for code that lies elsewhere.
+/// An ELF file with a symbol for code elsewhere.
 ///
 /// ```text
 /// ┌────────┬─────────────────┬─────────┬───────────────┬───────────────────────────────────────────────┐
@@ -165,7 +165,7 @@ fn object(name: &str, code: Range<usize>) -> Vec<u8> {
         long(&mut out, value);
     }
     word(&mut out, 0);
-    // Bytes of the header, no program headers, five sections of 64 bytes, whose names the last one has.
+    // Bytes of the header, no program headers, five sections of 64 bytes, with the names in the last section.
     for value in [64, 0, 0, 64, 5, 4] {
         half(&mut out, value);
     }

@@ -1,4 +1,4 @@
-//! Pages that code runs from. They are written before they become executable, and never both at once.
+//! Pages for code to run from. Pages are written before becoming executable, and are never writable and executable at once.
 
 use std::{io, ptr::NonNull};
 
@@ -10,24 +10,24 @@ pub(crate) struct CodeMemory {
     bytes: usize,
 }
 
-// SAFETY: the pages are only read and executed once `new` has returned, which any thread may do.
+// SAFETY: once `new` has returned, the pages are only read and executed; any thread may do so.
 unsafe impl Send for CodeMemory {}
 // SAFETY: as above.
 unsafe impl Sync for CodeMemory {}
 
 impl CodeMemory {
-    /// Copies code into fresh pages and makes these executable.
+    /// Copies code into fresh pages and makes the pages executable.
     ///
     /// # Errors
-    /// If the system has no memory, or forbids to execute it.
+    /// If the system has no memory, or forbids the execution of code there.
     pub(crate) fn new(code: &[u8]) -> Result<Self> {
         let bytes = code.len().max(1).next_multiple_of(os::page_bytes());
         let pages = os::allocate(bytes).map_err(|error| no_memory(&error, "be had"))?;
-        // The pages are freed by `Drop` if they cannot be made executable.
+        // `Drop` frees the pages on a failure to make them executable.
         let memory = Self { pages, bytes };
-        // SAFETY: `pages` are `bytes` fresh, writable bytes, at least as many as `code` has, which is elsewhere.
+        // SAFETY: `pages` are `bytes` fresh, writable bytes, at least as many as `code` has, and `code` is elsewhere.
         unsafe { pages.copy_from_nonoverlapping(NonNull::from(code).cast(), code.len()) };
-        // SAFETY: these pages were allocated above, and nobody else knows them yet.
+        // SAFETY: the pages were allocated above, and nobody else knows them yet.
         unsafe { os::make_executable(pages, bytes) }
             .map_err(|error| no_memory(&error, "be made executable"))?;
         Ok(memory)
@@ -47,7 +47,8 @@ impl CodeMemory {
 
 impl Drop for CodeMemory {
     fn drop(&mut self) {
-        // SAFETY: the pages come from `os::allocate` with this size and are freed once. Who runs the code holds it alive.
+        // SAFETY: the pages come from `os::allocate` with this size and are freed once. Callers running the code hold the memory
+        // alive.
         unsafe { os::free(self.pages, self.bytes) };
     }
 }
@@ -106,7 +107,7 @@ mod os {
         Ok(())
     }
 
-    /// Makes the processor read instructions anew: its cache of them does not notice stores.
+    /// Makes the processor read instructions anew: the cache of instructions does not notice stores.
     #[cfg(target_arch = "aarch64")]
     unsafe fn forget_instructions(pages: NonNull<u8>, bytes: usize) {
         let start = pages.as_ptr();
@@ -150,7 +151,7 @@ mod os {
     };
 
     pub(super) fn page_bytes() -> usize {
-        // Allocations begin at multiples of 64 KiB; protection goes by pages of 4 KiB on every machine that Windows runs on.
+        // Allocations begin at multiples of 64 KiB; protection goes by pages of 4 KiB on every machine with Windows.
         4096
     }
 
@@ -185,7 +186,7 @@ mod os {
     /// # Safety
     /// The pages must come from [`allocate`] with this size, and nobody may use them any more.
     pub(super) unsafe fn free(pages: NonNull<u8>, _bytes: usize) {
-        // SAFETY: by contract; a release frees what one allocation made.
+        // SAFETY: by contract; a release frees the pages of one allocation.
         unsafe { VirtualFree(pages.as_ptr().cast(), 0, MEM_RELEASE) };
     }
 }

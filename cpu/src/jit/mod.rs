@@ -1,4 +1,4 @@
-//! Machine code: for which machine, where it lives, and what tools are told of it.
+//! Machine code: the target machine, the memory of code, and reports to tools.
 
 #[cfg(all(feature = "gdb", target_os = "linux"))]
 pub(crate) mod gdb;

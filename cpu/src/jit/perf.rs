@@ -1,8 +1,8 @@
-//! Names of kernels for `perf`: a file that lists code by address, which `perf report` looks for.
+//! Names of kernels for `perf`: a list of code by address, in a file sought by `perf report`.
 //!
-//! A line for each kernel: address and bytes in hexadecimal digits, and the name. Lines stay when a kernel is gone; where its
-//! memory is used again, `perf` has two names for it. Kernels are functions without frame pointers: `perf` names the kernel
-//! that a sample was taken in, not who called it.
+//! A line for each kernel: address and bytes in hexadecimal digits, and the name. Lines stay when a kernel is gone; where the
+//! memory is used again, `perf` has two names for the code. Kernels are functions without frame pointers: `perf` names the kernel
+//! of a sample, not the caller.
 
 use std::{
     fs::{File, OpenOptions},
@@ -17,7 +17,7 @@ fn path() -> PathBuf {
     format!("/tmp/perf-{}.map", std::process::id()).into()
 }
 
-/// The file of this process, or why there is none.
+/// The file of the process, or why there is none.
 fn file() -> &'static Result<Mutex<File>, io::Error> {
     static FILE: OnceLock<Result<Mutex<File>, io::Error>> = OnceLock::new();
     FILE.get_or_init(|| {
@@ -36,9 +36,9 @@ fn file() -> &'static Result<Mutex<File>, io::Error> {
     })
 }
 
-/// Lists a kernel. What keeps it from being listed is in the log: the kernel runs all the same.
+/// Lists a kernel. The log has the reason for a failure to list: the kernel runs all the same.
 pub(crate) fn list(name: &str, code: Range<usize>) {
-    // A name is the rest of its line.
+    // A name is the rest of the line.
     let name: String = name.chars().filter(|c| !c.is_control()).collect();
     let line = format!("{:x} {:x} kernel {name}\n", code.start, code.len());
     let written = match file() {

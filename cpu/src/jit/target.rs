@@ -1,4 +1,4 @@
-//! The machine that code is made for: the one that runs this program, with what its processor can do.
+//! The target machine of code: the program's own machine, with all abilities of the processor.
 
 use std::sync::OnceLock;
 
@@ -9,11 +9,11 @@ use cranelift_codegen::{
 
 use crate::compile::error::{CompileError, Result, internal, unsupported};
 
-/// Cranelift's description of this machine.
+/// Cranelift's description of the machine.
 ///
 /// # Errors
-/// If Cranelift has no code generator for it, or if the processor lacks instructions without which code would need a
-/// library: SSE4.1 on x86-64, which every processor since 2008 has.
+/// If Cranelift has no code generator for the machine, or if the processor lacks instructions otherwise replaced by a library:
+/// SSE4.1 on x86-64, part of every processor since 2008.
 pub(crate) fn isa() -> Result<&'static OwnedTargetIsa> {
     static ISA: OnceLock<Result<OwnedTargetIsa>> = OnceLock::new();
     match ISA.get_or_init(find) {
@@ -44,7 +44,7 @@ fn find() -> Result<OwnedTargetIsa> {
     for (name, value) in [
         ("opt_level", "speed"),
         ("enable_verifier", verifier),
-        // A large frame must not step over the guard page of its stack.
+        // A large frame must not step over the guard page of the stack.
         ("enable_probestack", "true"),
         ("probestack_strategy", "inline"),
         ("unwind_info", "false"),

@@ -50,8 +50,8 @@ pub(super) fn reverse_by_halves<'l, L: Lanes>(x: I<'l, L>) -> I<'l, L> {
     (x << 32) | x.ushr(32)
 }
 
-/// The exponent of a power of 2 or of a number whose two highest bits differ, as the float conversion
-/// stores it; 0 for 0. The highest bit of the lane may be set: the float is negative then.
+/// The exponent of a power of 2 or of a number with different highest two bits, as the float conversion stores it; 0 for 0. The
+/// highest bit of the lane may be set: the float is negative then.
 fn exponent<'l, L: Lanes>(x: I<'l, L>) -> I<'l, L> {
     let (mantissa, field) = if L::BITS == 32 {
         (23, 0xff)
@@ -61,7 +61,7 @@ fn exponent<'l, L: Lanes>(x: I<'l, L>) -> I<'l, L> {
     x.to_float().as_int().ushr(mantissa) & field
 }
 
-/// What [`exponent`] is for 1.
+/// The [`exponent`] of 1.
 fn exponent_of_one<L: Lanes>() -> i64 {
     if L::BITS == 32 { 127 } else { 1023 }
 }

@@ -1,4 +1,4 @@
-//! The functions of floats by name, for what runs over all of them: tests and measurements.
+//! The functions of floats by name, for runs over all functions: tests and measurements.
 
 use super::lanes::Lanes32;
 use super::value::F;
@@ -12,7 +12,7 @@ pub type Binary<'l, L> = fn(F<'l, L>, F<'l, L>) -> F<'l, L>;
 
 macro_rules! unary {
     ($($name:ident = $room:ident, $reference:expr;)*) => {
-        /// The names that `unary` knows.
+        /// The names known to `unary`.
         pub const UNARY: &[&str] = &[$(stringify!($name)),*];
 
         /// A function of one argument.
@@ -57,7 +57,7 @@ unary! {
     round = rounding, f64::round_ties_even;
 }
 
-/// What a function of −x is times the function of x; none where the two have nothing in common.
+/// The factor from a function of x to the function of −x; none where the two have nothing in common.
 pub fn parity(name: &str) -> Option<f32> {
     match name {
         "sin" | "tan" | "asin" | "atan" | "sinh" | "tanh" | "asinh" | "atanh" => Some(-1.0),
@@ -67,7 +67,7 @@ pub fn parity(name: &str) -> Option<f32> {
     }
 }
 
-/// The names that [`binary`] knows.
+/// The names known to [`binary`].
 pub const BINARY: &[&str] = &["atan2", "pow"];
 
 /// A function of two arguments.
@@ -94,8 +94,8 @@ pub fn binary_reference(name: &str) -> Option<fn(f64, f64) -> f64> {
     }
 }
 
-/// How far `value` is from `exact`, in units in the last place: the step between floats where `exact`
-/// is. Infinite where one is NaN and the other is not; an infinite `value` counts as 2^128.
+/// How far `value` is from `exact`, in units in the last place: the step between floats where `exact` is. Infinite where exactly
+/// one is NaN; an infinite `value` counts as 2^128.
 pub fn error_in_ulp(value: f32, exact: f64) -> f64 {
     if value.is_nan() || exact.is_nan() {
         return if value.is_nan() && exact.is_nan() {

@@ -1,4 +1,4 @@
-//! Built-in functions of one line, with the order of operations that WGSL's definitions give.
+//! Built-in functions of one line, with the order of operations given by WGSL's definitions.
 //!
 //! Errors follow from the definitions, but for:
 //!
@@ -9,8 +9,7 @@
 use super::lanes::Lanes;
 use super::value::F;
 
-/// WGSL `inverseSqrt`: 1 ÷ √x. Two exact instructions rather than an estimate, which differs between
-/// machines. 2 operations.
+/// WGSL `inverseSqrt`: 1 ÷ √x. Two exact instructions rather than an estimate, different between machines. 2 operations.
 pub fn inverse_sqrt<'l, L: Lanes>(x: F<'l, L>) -> F<'l, L> {
     x.constant(1.0) / x.sqrt()
 }
@@ -62,7 +61,7 @@ pub fn radians<'l, L: Lanes>(x: F<'l, L>) -> F<'l, L> {
     x * nearest::<L>(std::f64::consts::PI / 180.0)
 }
 
-/// The constant as lanes of this width can hold it.
+/// The constant as held by lanes of this width.
 fn nearest<L: Lanes>(value: f64) -> f64 {
     if L::BITS == 32 {
         f64::from(value as f32)

@@ -1,12 +1,11 @@
-//! Lanes that compute nothing and count operations.
+//! Lanes for counting operations, without computing.
 
 use super::lanes::{Lanes, Lanes32, Rare};
 use std::cell::Cell;
 
-/// Counts the operations of the functions that run on it; constants are free.
+/// Counts the operations of functions run on these lanes; constants are free.
 ///
-/// Wide operations count once here and in [`wide`](Self::wide_operations) too: a vector unit runs each
-/// of those twice.
+/// Wide operations count once here and in [`wide`](Self::wide_operations) too: a vector unit runs each of them twice.
 #[derive(Debug, Default)]
 pub struct Cost {
     operations: Cell<u32>,

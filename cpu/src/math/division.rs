@@ -1,10 +1,10 @@
-//! Division of integers of 32 bits, which no vector unit has.
+//! Division of integers of 32 bits: vector units have no such instruction.
 //!
 //! # How it works
 //!
-//! Quotients are taken in binary64. For whole x and y, (x + ½) ÷ y has the whole part of x ÷ y and stays
-//! ½ ÷ y away from any whole number; its rounding error is smaller than 2^-20 ÷ y. Less ½, the nearest
-//! whole number is therefore the quotient. Adding 1.5 × 2^52 rounds to it and leaves it in the low bits.
+//! Quotients are taken in binary64. For whole x and y, (x + ½) ÷ y has the whole part of x ÷ y and stays ½ ÷ y away from any
+//! whole number; its rounding error is smaller than 2^-20 ÷ y. Less ½, the nearest whole number is therefore the quotient. Adding
+//! 1.5 × 2^52 rounds to the quotient and leaves the quotient in the low bits.
 //!
 //! WGSL defines the rest: x ÷ 0 = x and x % 0 = 0; the least i32 divided by −1 is itself, with
 //! remainder 0.

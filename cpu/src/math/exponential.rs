@@ -2,7 +2,7 @@
 //!
 //! # How it works
 //!
-//! 1. n is the whole number nearest to the exponent of 2; r is what remains of it, exact.
+//! 1. n is the whole number nearest to the exponent of 2; r is the exact rest.
 //! 2. A polynomial gives 2^r or e^r on half a unit to either side.
 //! 3. 2^n is applied as two powers of half the size, because one float cannot hold the smallest and
 //!    the largest n. The result overflows to infinity and passes through the subnormal numbers to
@@ -45,7 +45,7 @@ const EXP: [f64; 5] = [
     0.0013817967846989632,
 ];
 
-/// A number near 1 and the power of 2 that belongs to it.
+/// A number near 1 and its power of 2.
 pub(super) struct Split<'l, L: Lanes32> {
     /// The whole exponent; the low bits of the float that it was rounded in hold n + 254.
     rounded: F<'l, L>,
@@ -104,7 +104,7 @@ pub(super) fn exp_quarter<'l, L: Lanes32>(x: F<'l, L>) -> (F<'l, L>, F<'l, L>) {
 
 /// WGSL `exp`.
 pub fn exp<'l, L: Lanes32>(x: F<'l, L>) -> F<'l, L> {
-    // Outside of these the result is zero or infinite.
+    // Outside of the bounds the result is zero or infinite.
     let x = x.within(-104.0, 89.0);
     let split = Split::new(x * PER_LN_2);
     let r = reduce(x, split.n);

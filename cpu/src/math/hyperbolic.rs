@@ -2,10 +2,10 @@
 //!
 //! # How it works
 //!
-//! - `sinh`, `cosh` and `tanh` come from e^|x| − 1, computed so that it is accurate near zero, and in
-//!   quarters, so that it overflows no sooner than the result.
-//! - The inverses are ln(1 + u) with u formed so that nothing cancels. The sum 1 + u rounds; what it
-//!   loses comes back as a correction. For large arguments `asinh` and `acosh` are ln 2x.
+//! - `sinh`, `cosh` and `tanh` come from e^|x| − 1, computed to be accurate near zero, and in quarters, to overflow no sooner
+//!   than the result.
+//! - The inverses are ln(1 + u) with u formed without cancellation. The sum 1 + u rounds; the lost part comes back as a
+//!   correction. For large arguments `asinh` and `acosh` are ln 2x.
 //!
 //! | function | operations | of which wide | bound of the error, ULP |
 //! | --- | --- | --- | --- |
@@ -30,7 +30,7 @@ fn parts<'l, L: Lanes32>(x: F<'l, L>) -> (F<'l, L>, I<'l, L>) {
     (x.flip_sign_by(sign), sign)
 }
 
-/// The largest argument that `exp_quarter` takes; `sinh` and `cosh` are infinite before.
+/// The largest argument of `exp_quarter`; `sinh` and `cosh` are infinite before.
 const END: f64 = 89.5;
 
 /// WGSL `sinh`.
@@ -53,13 +53,13 @@ pub fn cosh<'l, L: Lanes32>(x: F<'l, L>) -> F<'l, L> {
 /// WGSL `tanh`.
 pub fn tanh<'l, L: Lanes32>(x: F<'l, L>) -> F<'l, L> {
     let (magnitude, sign) = parts(x);
-    // tanh x = (e^2x − 1) ÷ (e^2x + 1), which is 1 to the last bit from 9.01 on.
+    // tanh x = (e^2x − 1) ÷ (e^2x + 1), equal to 1 to the last bit from 9.01 on.
     let (p, s) = exp_quarter(x.constant(20.0).min(magnitude * 2.0));
     let quarter = s * p + (s - 0.25);
     (quarter / (quarter + 0.5)).flip_sign_by(sign)
 }
 
-/// ln(1 + u) for u ≥ 0, and ln(2 × magnitude) where that is large.
+/// ln(1 + u) for u ≥ 0, and ln(2 × magnitude) for large magnitudes.
 fn ln_one_plus<'l, L: Lanes32>(u: F<'l, L>, magnitude: F<'l, L>) -> F<'l, L> {
     let zero = u.constant(0.0);
     let large = magnitude.gt(u.constant(LARGE));

@@ -1,4 +1,4 @@
-//! The operations that the functions of this room are built from.
+//! The operations under the functions of this room.
 //!
 //! [`Lanes`] is one machine for values of one width: floats, integers and masks side by side, one
 //! per lane. [`Scalar32`](super::Scalar32) implements it for plain Rust values, and the compiler
@@ -115,8 +115,8 @@ pub trait Lanes: Sized {
         reason = "`self` is what builds, not what is converted"
     )]
     fn from_bits(&self, a: Self::Int) -> Self::Float;
-    /// The integer part as a signed integer. Where that does not fit, or for NaN, the lane may hold
-    /// anything, but the operation does not trap: `cvttps2dq` will do, and so will saturation.
+    /// The integer part as a signed integer. Where the integer does not fit, or for NaN, the lane may hold anything, but the
+    /// operation does not trap: `cvttps2dq` will do, and so will saturation.
     fn to_int(&self, a: Self::Float) -> Self::Int;
     /// The float nearest to a signed integer.
     #[expect(clippy::wrong_self_convention, reason = "as above")]

@@ -1,14 +1,12 @@
-//! The numeric built-in functions of WGSL that the machine has no instruction for.
+//! The numeric built-in functions of WGSL without an instruction of the machine.
 //!
-//! Each function is written once, over [`Lanes`], a small set of exact operations. With [`Scalar32`] it
-//! is a Rust function of `f32`, which the tests compare with binary64 for every argument. The compiler
-//! implements [`Lanes`] for its instruction builder and gets the same function as vector code with the
-//! same bits, whatever the number of lanes.
+//! Each function is written once, over [`Lanes`], a small set of exact operations. With [`Scalar32`] each is a Rust function of
+//! `f32`, compared by the tests with binary64 for every argument. The compiler implements [`Lanes`] for its instruction builder
+//! and gets the same function as vector code with the same bits, whatever the number of lanes.
 //!
-//! Errors are in units in the last place (ULP): the distance of neighbouring floats around the true
-//! value. Each file has a table of bounds of the errors, which samples of arguments are tested against, and of the operations that one
-//! evaluation takes (constants and loads not counted). `cargo run --release -p tombolo-cpu --example
-//! exhaustive` measures both again.
+//! Errors are in units in the last place (ULP): the distance of neighbouring floats around the true value. Each file has a table
+//! of bounds of the errors, tested with samples of arguments, and of the operations of a single evaluation (constants and loads
+//! not counted). `cargo run --release -p tombolo-cpu --example exhaustive` measures both again.
 //!
 //! | file | functions |
 //! | --- | --- |

@@ -17,17 +17,17 @@
 use super::lanes::Lanes;
 use super::value::{F, I};
 
-/// Bits of the mantissa that are stored.
+/// Stored bits of the mantissa.
 const fn mantissa_bits(bits: u32) -> u32 {
     if bits == 32 { 23 } else { 52 }
 }
 
-/// What the exponent of 1 is stored as.
+/// The stored form of the exponent of 1.
 const fn bias(bits: u32) -> i64 {
     if bits == 32 { 127 } else { 1023 }
 }
 
-/// 2 to a power that binary64 holds as a normal number.
+/// 2 to a power, normal in binary64.
 pub(super) const fn power_of_two(exponent: i64) -> f64 {
     f64::from_bits(((exponent + 1023) as u64) << 52)
 }
@@ -114,7 +114,7 @@ pub fn remainder<'l, L: Lanes>(x: F<'l, L>, y: F<'l, L>) -> F<'l, L> {
 pub fn frexp<'l, L: Lanes>(x: F<'l, L>) -> (F<'l, L>, I<'l, L>) {
     let mantissa = mantissa_bits(L::BITS);
     let bias = bias(L::BITS);
-    // Subnormal numbers get a leading one first.
+    // Subnormal numbers get a leading 1 first.
     let lift = i64::from(mantissa) + 2;
     let magnitude = x.abs();
     let subnormal = magnitude.lt(x.constant(power_of_two(1 - bias)));

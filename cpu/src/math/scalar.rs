@@ -10,10 +10,11 @@ pub struct Scalar32;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scalar64;
 
-/// A comparison that is not made one with the choice that follows.
+/// A comparison kept apart from the following choice.
 ///
-/// For AArch64 the compiler makes `fmaxnm` and `fminnm` of `if b < a { a } else { b }` where one side is a constant. These
-/// instructions agree with that for every value and every quiet NaN, but give a NaN for a signaling one, and not the other side.
+/// For AArch64 the compiler makes `fmaxnm` and `fminnm` of `if b < a { a } else { b }` where one side is a constant. The
+/// instructions agree with the expression for every value and every quiet NaN, but give a NaN for a signaling NaN, and not the
+/// other side.
 #[inline]
 fn alone(comparison: bool) -> bool {
     match cfg!(target_arch = "aarch64") {

@@ -38,13 +38,13 @@ macro_rules! value {
     };
 }
 
-/// What [`wrap`] makes of a raw value.
+/// The result of [`wrap`] for a raw value.
 pub(super) trait Wrapped<'l, L> {
     type Raw;
     fn from_raw(lanes: &'l L, raw: Self::Raw) -> Self;
 }
 
-/// The value with its lanes; the type that is wanted decides between float, integer and mask.
+/// The value with its lanes; the wanted type decides between float, integer and mask.
 pub(super) fn wrap<'l, L, V: Wrapped<'l, L>>(lanes: &'l L, raw: V::Raw) -> V {
     V::from_raw(lanes, raw)
 }
@@ -87,7 +87,7 @@ operators!(W: Lanes32, f64, wide; Add add wadd, Sub sub wsub, Mul mul wmul, Div 
 operators!(I: Lanes, i64, int;
     Add add iadd, Sub sub isub, Mul mul imul, BitAnd bitand band, BitOr bitor bor, BitXor bitxor bxor);
 
-/// What both kinds of number can do.
+/// Operations of both kinds of number.
 macro_rules! number {
     ($name:ident, $constant:ty, $make:ident, $select:ident, $equal:ident) => {
         impl<'l, L: Lanes> $name<'l, L> {
@@ -114,7 +114,7 @@ macro_rules! number {
 number!(F, f64, float, fselect, feq);
 number!(I, i64, int, iselect, ieq);
 
-/// Values that a mask can choose between.
+/// Values for a mask to choose between.
 pub trait Select<'l, L: Lanes>: Sized {
     /// `a` where the mask is set, else `b`.
     fn select(mask: M<'l, L>, a: Self, b: Self) -> Self;
@@ -274,7 +274,7 @@ impl<'l, L: Lanes> F<'l, L> {
     pub fn as_int(self) -> I<'l, L> {
         wrap(self.lanes, self.lanes.to_bits(self.raw))
     }
-    /// The integer part; anything where that does not fit.
+    /// The integer part; anything where the part does not fit.
     pub fn to_int(self) -> I<'l, L> {
         wrap(self.lanes, self.lanes.to_int(self.raw))
     }

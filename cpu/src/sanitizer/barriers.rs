@@ -1,27 +1,27 @@
 //! Whether the invocations of a work-group come to the same barriers.
 //!
-//! *How it works.* Every invocation runs up to a barrier or to its end: a *round*. A round is over when all have come
-//! somewhere. All must be at one barrier, or all at their ends.
+//! *How it works.* Every invocation runs up to a barrier or to its end: a *round*. A round is over when all have come somewhere.
+//! All must be at a common barrier, or all at their ends.
 
-/// A barrier at which an invocation waits: the site and the invocation.
+/// A barrier with a waiting invocation: the site and the invocation.
 pub(super) type Waiting = (u32, u32);
 
 /// The round of a work-group.
 #[derive(Default)]
 pub(super) struct Round {
-    /// The first that waits
+    /// The first waiting invocation
     first: Option<Waiting>,
     waiting: u32,
     ended: u32,
     last_ended: Option<u32>,
 }
 
-/// What an event has shown.
+/// Insights from an event.
 #[derive(Default, PartialEq, Eq, Debug)]
 pub(super) struct Shown {
-    /// An invocation that waits, and another one that waits elsewhere or (`None`) has ended
+    /// A waiting invocation, and another invocation waiting elsewhere or (`None`) ended
     pub(super) apart: Option<(Waiting, (Option<u32>, u32))>,
-    /// The barrier at which the round is over
+    /// The barrier passed at the end of the round
     pub(super) passed: Option<u32>,
 }
 
@@ -75,7 +75,7 @@ mod tests {
         assert_eq!(round.wait(5, 2, 3), passed);
         round.wait(6, 0, 3);
         assert_eq!(round.wait(7, 1, 3).apart, Some(((7, 1), (Some(6), 0))));
-        // The others still wait when one ends.
+        // The others still wait at the end of an invocation.
         let shown = round.end(2, 3);
         assert_eq!(shown.apart, Some(((6, 0), (None, 2))));
         assert_eq!(round.end(0, 3), Shown::default());

@@ -1,27 +1,27 @@
-//! What orders accesses of different work-groups: fences around atomic accesses.
+//! The order of accesses of different work-groups: fences around atomic accesses.
 //!
-//! *How it works.* A work-group counts its storage barriers: its *interval*. A barrier publishes what the work-group did in
-//! the intervals before, and what it has learned of others. An atomic write leaves what was published at its address; an
-//! atomic read takes that up, and the next barrier makes it known to the work-group. This is the rule of release and acquire
-//! fences, with the fences that naga makes of `storageBarrier`: those of the device's scope.
+//! *How it works.* A work-group counts its storage barriers: its *interval*. A barrier publishes the work-group's own intervals
+//! before, and all intervals learned of others. An atomic write leaves the published intervals at its address; an atomic read
+//! takes them up, and the next barrier makes them known to the work-group. The rule is the rule of release and acquire fences,
+//! with the fences made by naga of `storageBarrier`: fences of the device's scope.
 
 use std::collections::HashMap;
 
-/// Intervals of work-groups by their numbers: all up to and with these are known.
+/// Intervals of work-groups by their numbers: all up to and including the entry are known.
 type Known = HashMap<u32, u32>;
 
-/// What a work-group knows of others.
+/// A work-group's knowledge of others.
 #[derive(Default)]
 pub(super) struct Clock {
-    /// What others did before, for what is done from here on
+    /// Intervals of others ordered before accesses from here on
     known: Known,
-    /// What was read, and no barrier stands behind it yet
+    /// Intervals read, with no barrier behind the read yet
     read: Known,
-    /// What the last barrier published
+    /// Intervals published by the last barrier
     published: Option<Known>,
 }
 
-/// What atomic writes left, by address.
+/// Intervals left by atomic writes, by address.
 #[derive(Default)]
 pub(super) struct Published {
     at: HashMap<u64, Known>,
@@ -35,14 +35,14 @@ fn join(into: &mut Known, from: &Known) {
 }
 
 impl Clock {
-    /// Whether an access of another work-group is ordered before what is done here.
+    /// Whether an access of another work-group is ordered before accesses here.
     pub(super) fn knows(&self, group: u32, interval: u32) -> bool {
         self.known
             .get(&group)
             .is_some_and(|&known| interval <= known)
     }
 
-    /// A storage barrier that ends an interval of the work-group with this number.
+    /// A storage barrier, ending an interval of work-group `group`.
     pub(super) fn barrier(&mut self, group: u32, interval: u32) {
         join(&mut self.known, &std::mem::take(&mut self.read));
         let mut published = self.known.clone();
@@ -50,14 +50,14 @@ impl Clock {
         self.published = Some(published);
     }
 
-    /// An atomic read. A part of a read-modify-write is one, too.
+    /// An atomic read. The reading part of a read-modify-write is an atomic read, too.
     pub(super) fn read(&mut self, address: u64, from: &Published) {
         if let Some(known) = from.at.get(&address) {
             join(&mut self.read, known);
         }
     }
 
-    /// An atomic write. What was published there before stays: a read-modify-write continues the sequence.
+    /// An atomic write. Intervals published there before stay: a read-modify-write continues the sequence.
     pub(super) fn write(&self, address: u64, to: &mut Published) {
         if let Some(published) = &self.published {
             join(to.at.entry(address).or_default(), published);
@@ -85,9 +85,9 @@ mod tests {
         assert!(!b.knows(1, 0));
         b.barrier(2, 1);
         assert!(b.knows(1, 0));
-        // What is done behind the barrier is not published yet.
+        // Accesses behind the barrier are not published yet.
         assert!(!b.knows(1, 1));
-        // What is known is passed on.
+        // Known intervals are passed on.
         let mut c = Clock::default();
         b.write(128, &mut published);
         c.read(128, &published);

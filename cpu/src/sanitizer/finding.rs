@@ -1,8 +1,8 @@
-//! What a sanitizer reports.
+//! Reports of a sanitizer.
 
 use std::{fmt, ops::Range, sync::Arc};
 
-/// A defect of a kernel, seen while it ran. The run went on.
+/// A defect of a kernel, seen during a run. The run went on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
@@ -12,15 +12,15 @@ pub struct Finding {
     pub kind: FindingKind,
     /// The address space of the memory
     pub space: Space,
-    /// The variable, if it has a name
+    /// The variable, if named
     pub variable: Option<String>,
-    /// The invocation that was noticed
+    /// The invocation noticed
     pub invocation: Invocation,
-    /// The place in the text at which it was noticed
+    /// The place in the text where the invocation was noticed
     pub place: TextPlace,
     /// How often the dispatch did the same at the same place
     pub occurrences: u64,
-    /// The debug marker that was inserted last in the same encoder, before the dispatch: tells dispatches apart
+    /// The last debug marker in the same encoder before the dispatch: tells dispatches apart
     pub marker: Option<Arc<str>>,
 }
 
@@ -30,51 +30,51 @@ pub struct Finding {
 pub enum FindingKind {
     /// An index is not less than the number of elements. The access was moved to the last element.
     OutOfBounds {
-        /// What the access does
+        /// The nature of the access
         access: Access,
-        /// The index as unsigned bits: a negative one is above `i32::MAX`
+        /// The index as unsigned bits: negative indices are above `i32::MAX`
         index: u32,
         /// The number of elements
         length: u32,
     },
     /// Two invocations accessed the same bytes, and nothing orders the accesses.
     Race {
-        /// What the invocation of the finding did, after the other one in this schedule
+        /// The access by the invocation of the finding, after the other access in the schedule of the run
         access: Access,
-        /// The first byte that both accessed, from the start of the variable; work-group memory is laid out by the
-        /// adapter, every scalar in four or eight bytes without padding
+        /// The first byte accessed by both, from the start of the variable; work-group memory is laid out by the adapter, every
+        /// scalar in four or eight bytes without padding
         offset: u64,
         /// The other invocation
         other: Side,
     },
-    /// Invocations of a work-group are not all at the barrier at which some wait.
+    /// Some invocations of a work-group wait at a barrier, and others are not there.
     BarrierApart {
-        /// Another invocation, which is elsewhere
+        /// An invocation elsewhere
         other: Invocation,
-        /// The barrier at which it waits; `None` if it has ended
+        /// The barrier where the other invocation waits; `None` if it has ended
         other_place: Option<TextPlace>,
     },
-    /// An index is the result of a sum, a difference or a product that does not fit its type.
+    /// An index is the result of a sum, a difference or a product outside the range of its type.
     IndexOverflow,
-    /// Memory was read that nobody has written.
+    /// Unwritten memory was read.
     Unwritten {
         /// The first such byte, from the start of the variable, as for races
         offset: u64,
     },
 }
 
-/// One of two invocations that race.
+/// One of two racing invocations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Side {
     /// The invocation
     pub invocation: Invocation,
-    /// What it did
+    /// The access of the invocation
     pub access: Access,
     /// Where the text says so
     pub place: TextPlace,
 }
 
-/// What an access does to memory.
+/// The effect of an access on memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
     /// A load
@@ -112,7 +112,7 @@ pub enum Space {
     Private,
     /// Immediates of the pass
     Immediate,
-    /// Constants, and values that were computed
+    /// Constants, and computed values
     Value,
     /// No memory: control flow
     Control,
@@ -160,9 +160,9 @@ pub struct TextPlace {
     /// The function
     pub function: Arc<str>,
     /// The label of the module, where wgpu hands the text on: with
-    /// [`InstanceFlags::DEBUG`](https://docs.rs/wgpu/30/wgpu/struct.InstanceFlags.html), which debug builds have
+    /// [`InstanceFlags::DEBUG`](https://docs.rs/wgpu/30/wgpu/struct.InstanceFlags.html), set in debug builds
     pub file: Option<Arc<str>>,
-    /// Bytes of the text that naga parsed, if the module has its places
+    /// Bytes of the text parsed by naga, if the module has its places
     pub span: Option<Range<u32>>,
     /// Line and column (in bytes), from 1, where wgpu hands the text on
     pub line: Option<(u32, u32)>,
@@ -251,7 +251,7 @@ impl fmt::Display for Finding {
 }
 
 impl Finding {
-    /// What would order two accesses.
+    /// A way to order two accesses.
     fn remedy(&self, other: &Side) -> &'static str {
         match self.space {
             Space::WorkGroup => "workgroupBarrier()",
@@ -261,7 +261,7 @@ impl Finding {
     }
 }
 
-/// An index as programs wrote it.
+/// An index as written by programs.
 struct Index(u32);
 
 impl fmt::Display for Index {

@@ -1,4 +1,4 @@
-//! What the dispatches of a device have shown: findings, and which statements were executed for how long.
+//! Results of a device's dispatches: findings, and the executions and times of statements.
 
 use std::{
     collections::HashMap,
@@ -8,7 +8,7 @@ use std::{
 
 use super::{Finding, TextPlace};
 
-/// Findings that a device keeps until somebody takes them. Later ones are counted, and named in the log.
+/// Findings kept by a device until somebody takes them. Later findings are counted, and named in the log.
 const KEPT: usize = 4096;
 
 /// How often the statements of a kernel were executed, by all dispatches of a device.
@@ -17,9 +17,9 @@ const KEPT: usize = 4096;
 pub struct Coverage {
     /// The entry point
     pub kernel: String,
-    /// The debug marker that was inserted last before the dispatches, where these are told apart
+    /// The last debug marker before the dispatches, where dispatches are told apart
     pub marker: Option<Arc<str>>,
-    /// Lines with statements of the functions that the kernel calls, in the order of the text
+    /// Lines with statements of the functions called by the kernel, in the order of the text
     pub lines: Vec<Line>,
 }
 
@@ -27,19 +27,19 @@ pub struct Coverage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Line {
-    /// The first statement that begins there
+    /// The first statement beginning there
     pub place: TextPlace,
-    /// Executions of it, by all invocations
+    /// Executions of the statement, by all invocations
     pub count: u64,
-    /// Time that the statements of the line took, in all executions: about, since every statement is called out, and since
-    /// the processor has several statements in work at a time
+    /// Time taken by the statements of the line, in all executions: about, since every statement is called out, and since the
+    /// processor has several statements in work at a time
     pub time: Duration,
 }
 
 /// Whose executions are counted: a kernel, and the marker before its dispatches.
 type Of = (String, Option<Arc<str>>);
 
-/// Executions of statements, and the time that they took.
+/// Executions of statements, and the time taken.
 pub(super) type Places = HashMap<TextPlace, (u64, Duration)>;
 
 /// The findings and counts of a device.
@@ -85,7 +85,7 @@ impl Ledger {
         add(&mut self.lock().coverage, &of, counts);
     }
 
-    /// What was counted since this was taken last, by marker.
+    /// Counts since the last call, by marker.
     pub(crate) fn take_coverage(&self) -> Vec<Coverage> {
         let taken = std::mem::take(&mut self.lock().coverage);
         taken.iter().map(by_line).collect()
@@ -101,7 +101,7 @@ impl Ledger {
     }
 }
 
-/// Adds executions to those that are counted of the same.
+/// Adds executions to the earlier counts of the same kernel and marker.
 fn add(coverage: &mut Vec<(Of, Places)>, of: &Of, counts: Places) {
     let known = coverage.iter().position(|(known, _)| known == of);
     let at = known.unwrap_or_else(|| {

@@ -1,4 +1,4 @@
-//! A sanitizer of kernels: checks of every access that a kernel makes, of what orders accesses, and of barriers.
+//! A sanitizer of kernels: checks of every access of a kernel, of the order of accesses, and of barriers.
 //!
 //! ```
 //! use tombolo_cpu::{Api, Instance, Options, sanitizer::Checks};
@@ -20,39 +20,39 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What is found
-//! - **Accesses out of bounds** ([`FindingKind::OutOfBounds`]): each index by which memory of any address space, a table of
-//!   constants, an array of bindings, or a vector held as a value is reached, before the bounds policy clamps the index.
-//!   Indices in text known to be too large are errors of naga, not findings.
-//! - **Data races** ([`FindingKind::Race`]): two accesses of the same bytes by different invocations, one a write, not
-//!   both atomic, with nothing to order them. `workgroupBarrier` orders work-group memory and `storageBarrier` orders
-//!   storage, each for the invocations of one work-group only: as WGSL says. `subgroupBarrier` orders both for those of a
-//!   subgroup. Between work-groups, what orders is the pair
-//!   of fences of the memory model: `storageBarrier` before an atomic write in one work-group, and behind an atomic read
-//!   of that value in the other. Races are found whether or not the schedule of this run shows a wrong result.
-//! - **Barriers apart** ([`FindingKind::BarrierApart`]): invocations of a work-group that wait at different barriers, or that
-//!   have ended while others wait.
-//! - **Reads of unwritten memory** ([`FindingKind::Unwritten`]): reads of work-group memory that no invocation of the
-//!   work-group has written, if the pipeline does not ask for zeros. WGSL defines memory without an initializer as zero,
-//!   and programs count on that (a counter that begins with `atomicAdd`), so such reads of zeroed memory, and those of
-//!   private variables without an initializer, are findings with [`Checks::unwritten`] only.
-//! - **Overflow of indices** ([`FindingKind::IndexOverflow`]), with [`Checks::index_overflow`] only: an addition, a subtraction or
-//!   a multiplication of `i32` or `u32` whose result does not fit, if an index is made of it. Operands are followed within
-//!   the expression and through `let`, not through variables, parameters and components of vectors.
+//! # Findings
+//! - **Accesses out of bounds** ([`FindingKind::OutOfBounds`]): each index into memory of any address space, a table of
+//!   constants, an array of bindings, or a vector held as a value, before the bounds policy clamps the index. Indices in text
+//!   known to be too large are errors of naga, not findings.
+//! - **Data races** ([`FindingKind::Race`]): two accesses of the same bytes by different invocations, at least one a write, not
+//!   both atomic, with nothing to order them. `workgroupBarrier` orders work-group memory and `storageBarrier` orders storage,
+//!   each for the invocations of a single work-group only: as WGSL says. `subgroupBarrier` orders both for the invocations of a
+//!   subgroup. Between work-groups, the pair of fences of the memory model orders: `storageBarrier` before an atomic write in one
+//!   work-group, and behind an atomic read of the written value in the other. Races are found whether or not the schedule of the
+//!   run shows a wrong result.
+//! - **Barriers apart** ([`FindingKind::BarrierApart`]): invocations of a work-group waiting at different barriers, or ended
+//!   while others wait.
+//! - **Reads of unwritten memory** ([`FindingKind::Unwritten`]): reads of work-group memory not written by any invocation of the
+//!   work-group, if the pipeline does not ask for zeros. WGSL defines memory without an initializer as zero, and programs count
+//!   on the zeros (a counter beginning with `atomicAdd`), so such reads of zeroed memory, and reads of private variables without
+//!   an initializer, are findings with [`Checks::unwritten`] only.
+//! - **Overflow of indices** ([`FindingKind::IndexOverflow`]), with [`Checks::index_overflow`] only: an addition, a subtraction
+//!   or a multiplication of `i32` or `u32` with an overflowing result, if the result becomes part of an index. Operands are
+//!   followed within the expression and through `let`, not through variables, parameters and components of vectors.
 //!
-//! # What is not found
-//! - Storage that the host never wrote: buffers are zero by definition of WebGPU.
+//! # Not found
+//! - Storage never written by the host: buffers are zero by definition of WebGPU.
 //! - Races with the host, and between dispatches: the queue orders dispatches, and the host's accesses are not seen.
-//! - Accesses of texels: textures have no addresses that two bindings could share, and what is outside is defined.
-//! - Overflow of integers that are no indices: WGSL defines it as wrapping, so a hash cannot be told from a mistake.
+//! - Accesses of texels: textures have no addresses for two bindings to share, and accesses outside are defined.
+//! - Overflow of integers other than indices: WGSL defines overflow as wrapping, so a hash cannot be told from a mistake.
 //! - The same barrier in different iterations of a loop, if every invocation waits as often.
 //! - More than two unordered readers of the same bytes are not remembered: with fences between work-groups, a race with a
 //!   third reader may be missed. Without such fences nothing is missed.
 //!
 //! # Cost
-//! A kernel runs on one thread, one invocation at a time, with a call for each access: some 50 times slower. Shadow memory
-//! is 14 bytes for each byte of storage that is touched and can be written. Bounds are always checked, so that what is out
-//! of bounds does no harm. Without the option, nothing is emitted, and nothing is slower.
+//! A kernel runs on one thread, one invocation at a time, with a call for each access: some 50 times slower. Shadow memory is 14
+//! bytes for each touched byte of writable storage. Bounds are always checked, so that accesses out of bounds do no harm. Without
+//! the option, nothing is emitted, and nothing is slower.
 
 mod barriers;
 mod clocks;
@@ -69,20 +69,20 @@ pub(crate) use ledger::{Ledger, Text};
 pub(crate) use monitor::{Monitor, Watched, check, observing};
 pub(crate) use site::{Accessed, Memory, Site, What};
 
-/// What a sanitizer looks for.
+/// Choice of a sanitizer's checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Checks {
-    /// Indices that are too large (default: yes)
+    /// Indices out of bounds (default: yes)
     pub bounds: bool,
-    /// Accesses of different invocations that nothing orders (default: yes)
+    /// Unordered accesses of different invocations (default: yes)
     pub races: bool,
-    /// Invocations of a work-group that do not come to the same barriers (default: yes)
+    /// Invocations of a work-group at different barriers (default: yes)
     pub barriers: bool,
-    /// Reads of memory that is zero only because nobody has written there: private and work-group variables without an
-    /// initializer (default: no; work-group memory that is not zeroed is checked in any case)
+    /// Reads of memory zero only for lack of writes: private and work-group variables without an initializer (default: no;
+    /// work-group memory without zeroing is checked in any case)
     pub unwritten: bool,
-    /// Indices whose computation overflowed (default: no; WGSL defines it as wrapping, and hash tables count on that)
+    /// Indices from overflowed computations (default: no; WGSL defines overflow as wrapping, and hash tables count on wrapping)
     pub index_overflow: bool,
 }
 
@@ -98,7 +98,7 @@ impl Default for Checks {
     }
 }
 
-/// What is emitted beside a kernel's own work.
+/// Instruments emitted beside a kernel's own work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Instruments {
     pub(crate) checks: Option<Checks>,

@@ -1,7 +1,7 @@
-//! The monitor of a dispatch: what its kernels call at the sites of their text.
+//! The monitor of a dispatch: called by the kernels at the sites of their text.
 //!
-//! A dispatch with a monitor runs on one thread. The thread knows the monitor while it resumes a fiber of the dispatch
-//! ([`observing`]); calls of kernels find it there.
+//! A dispatch with a monitor runs on one thread. The thread knows the monitor while resuming a fiber of the dispatch
+//! ([`observing`]); calls of kernels find the monitor there.
 
 use std::{
     cell::Cell,
@@ -22,10 +22,10 @@ use super::{
 };
 use crate::compile::abi::BoundResource;
 
-/// Different findings of a dispatch that are kept. A kernel that is wrong at so many places is wrong.
+/// Different findings kept of a dispatch. A kernel wrong at so many places is wrong.
 pub(super) const KEPT: usize = 64;
 
-/// What a monitor is told of its dispatch.
+/// A monitor's knowledge of its dispatch.
 pub(crate) struct Watched {
     pub(crate) kernel: String,
     pub(crate) sites: Arc<[Site]>,
@@ -41,7 +41,7 @@ pub(crate) struct Watched {
 
 /// The monitor of a dispatch.
 ///
-/// What it makes of what it sees is in [`report`](super::report).
+/// The making of findings is in [`report`](super::report).
 pub(crate) struct Monitor {
     pub(super) watched: Watched,
     /// Whether statements are counted, and their time is taken
@@ -56,27 +56,27 @@ pub(super) struct State {
     /// Ids by number
     pub(super) ids: Vec<[u32; 3]>,
     pub(super) found: Vec<(Key, Finding)>,
-    /// Different findings beyond those that are kept
+    /// Different findings beyond the kept ones
     pub(super) dropped: u64,
     /// Executions, by site
     counts: Vec<u64>,
     /// Time of statements, by site
     times: Vec<Duration>,
-    /// The statement that runs, and since when
+    /// The running statement, and since when
     running: Option<(u32, Instant)>,
 }
 
-/// What makes findings of a dispatch the same: the nature, the site, and the other site of a race.
+/// The identity of findings of a dispatch: the nature, the site, and the other site of a race.
 pub(super) type Key = (std::mem::Discriminant<FindingKind>, u32, u32);
 
-/// A work-group that runs.
+/// A running work-group.
 pub(super) struct Group {
     pub(super) number: u32,
     memory: Shadow,
     round: Round,
-    /// Barriers that order work-group memory
+    /// Barriers on work-group memory
     pub(super) interval: u32,
-    /// Barriers that order storage
+    /// Barriers on storage
     pub(super) storage_interval: u32,
     pub(super) clock: Clock,
     /// Barriers of subgroups, by invocation
@@ -86,11 +86,11 @@ pub(super) struct Group {
 }
 
 thread_local! {
-    /// The monitor of the dispatch that the thread runs.
+    /// The monitor of the thread's running dispatch.
     static CURRENT: Cell<Option<NonNull<Monitor>>> = const { Cell::new(None) };
 }
 
-/// Runs `f`, which resumes a fiber of a dispatch with this monitor.
+/// Runs `f` to resume a fiber of a dispatch with the given monitor.
 pub(crate) fn observing<R>(monitor: Option<&Monitor>, f: impl FnOnce() -> R) -> R {
     let Some(monitor) = monitor else { return f() };
     let before = CURRENT.replace(Some(NonNull::from(monitor)));
@@ -99,10 +99,10 @@ pub(crate) fn observing<R>(monitor: Option<&Monitor>, f: impl FnOnce() -> R) -> 
     result
 }
 
-/// What instrumented kernels call: see [`site`](super::site) for the operands. `which` is the number of the site.
+/// Called by instrumented kernels: see [`site`](super::site) for the operands. `which` is the number of the site.
 ///
 /// # Safety
-/// That of [`HostFn`](crate::compile::host::HostFn).
+/// As of [`HostFn`](crate::compile::host::HostFn).
 pub(crate) unsafe extern "C" fn check(
     resources: *const *const BoundResource,
     operands: *const u32,
@@ -112,7 +112,7 @@ pub(crate) unsafe extern "C" fn check(
     which: u32,
 ) {
     let Some(monitor) = CURRENT.get() else { return };
-    // SAFETY: `observing` has the monitor by reference while the fiber runs that makes this call.
+    // SAFETY: `observing` has the monitor by reference while the calling fiber runs.
     let monitor = unsafe { monitor.as_ref() };
     let Some(site) = monitor.watched.sites.get(which as usize) else {
         return;
@@ -136,7 +136,7 @@ impl Accessed {
     }
 }
 
-/// Who makes a call.
+/// The caller: an invocation at a site.
 #[derive(Clone, Copy)]
 pub(super) struct Caller {
     pub(super) group: [u32; 3],
@@ -178,7 +178,7 @@ impl Monitor {
         }
     }
 
-    /// Stops the clock while the monitor works, and lets it go on for the statement that runs.
+    /// Stops the clock while the monitor works, and lets the clock go on for the running statement.
     fn observe(&self, which: u32, site: &Site, words: &[u32], bound: Option<BoundResource>) {
         if !self.times {
             let state = self.state.lock();
@@ -273,11 +273,11 @@ impl Monitor {
     pub(crate) fn end_group(&self, id: [u32; 3]) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.groups.remove(&id);
-        // What comes between work-groups is no statement's.
+        // Time between work-groups is no statement's.
         state.running = None;
     }
 
-    /// Hands over what was found.
+    /// Hands over findings and counts.
     pub(crate) fn finish(&self, ledger: &Ledger) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let found = std::mem::take(&mut state.found);
@@ -290,7 +290,7 @@ impl Monitor {
                 *times = times.saturating_add(time);
             }
         }
-        // Of several statements at the same place, the one that was executed most often counts.
+        // Of several statements at the same place, the most often executed one counts.
         let mut places = Places::new();
         for (count, time, site) in counts.into_values() {
             let (most, times) = places.entry(self.place(site)).or_default();
@@ -338,14 +338,14 @@ impl Monitor {
                 .or(bound.map(|bound| bound.length))
                 .unwrap_or(u32::MAX);
             if index >= length {
-                // What is accessed instead shows nothing about the program.
+                // The substitute access shows nothing about the program.
                 self.out_of_bounds(state, caller, (access, index, length));
                 return;
             }
             offset += u64::from(index) * u64::from(stride);
         }
         let unwritten = self.unwritten(state, caller, accessed, offset);
-        // The shadow also says what was written.
+        // The shadow also knows the written bytes.
         let looks = checks.races || checks.unwritten || !self.watched.zero_workgroup;
         let raced = if looks {
             self.races(state, caller, accessed, (offset, bound))
@@ -361,7 +361,7 @@ impl Monitor {
         }
     }
 
-    /// Notes an access. Returns the first byte that races, from the start of the memory, and the earlier access.
+    /// Notes an access. Returns the first racing byte, from the start of the memory, and the earlier access.
     fn races(
         &self,
         state: &mut State,
@@ -420,7 +420,7 @@ impl Monitor {
         raced
     }
 
-    /// Notes writes. Returns the first byte of a read that nobody has written, from the start of the memory.
+    /// Notes writes. Returns the first unwritten byte of a read, from the start of the memory.
     fn unwritten(
         &self,
         state: &mut State,

@@ -1,4 +1,4 @@
-//! How a monitor makes findings of what it has seen.
+//! The making of findings from a monitor's observations.
 
 use super::{
     Access, Accessed, Finding, FindingKind, Invocation, Side, Site, Space, TextPlace, What,
@@ -55,7 +55,7 @@ impl Monitor {
         self.find(state, caller, record.site(), kind);
     }
 
-    /// What an event at a barrier has shown.
+    /// Takes in the insights from an event at a barrier.
     pub(super) fn shown(&self, state: &mut State, caller: Caller, shown: Shown) {
         let sites = &self.watched.sites;
         if let Some(((site, invocation), (other_site, other))) = shown.apart
@@ -84,7 +84,7 @@ impl Monitor {
         }
     }
 
-    /// Keeps a finding, or counts it if it is known.
+    /// Keeps a new finding, or counts a known one.
     pub(super) fn find(
         &self,
         state: &mut State,

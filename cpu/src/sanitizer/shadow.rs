@@ -1,15 +1,15 @@
-//! Shadow memory: who accessed which bytes last.
+//! Shadow memory: the last accesses of each byte.
 //!
-//! *How it works.* Memory is cut into units of four bytes (two, if a kernel accesses half floats in buffers). A cell
-//! remembers, for its unit, accesses by kind: the last plain write, two plain reads, two atomic writes and two atomic
-//! reads. That is enough to tell whether a new access races with an earlier one:
+//! *How it works.* Memory is cut into units of four bytes (two, if a kernel accesses half floats in buffers). A cell remembers,
+//! for its unit, accesses by kind: the last plain write, two plain reads, two atomic writes and two atomic reads. These are
+//! enough to tell whether a new access races with an earlier access:
 //!
-//! - Plain writes of a unit are ordered one after the other, or a race was reported: what is not ordered with an earlier
-//!   write is reported or not ordered with the last one.
-//! - An access that is ordered behind a remembered one takes its place: what races with the earlier one and comes later
-//!   races with the new one as well.
-//! - Of accesses that are not ordered, two stand for all: two of different work-groups if there are such, since no
-//!   invocation is of both, or else two of different subgroups, or else two of different invocations.
+//! - Plain writes of a unit are ordered one after the other, or a race was reported: an access not ordered with an earlier write
+//!   is reported or not ordered with the last write.
+//! - An access ordered behind a remembered access takes its place: later accesses racing with the earlier access race with the
+//!   new access as well.
+//! - Of unordered accesses, two stand for all: two of different work-groups if there are such, since no invocation is of both, or
+//!   else two of different subgroups, or else two of different invocations.
 
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ use crate::compile::subgroup::SIZE;
 /// Cells of a page.
 const PAGE: u64 = 512;
 
-/// A stretch between barriers that order some memory.
+/// A stretch between barriers on some memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Interval {
     /// Barriers of the work-group before
@@ -35,14 +35,14 @@ impl Interval {
     };
 }
 
-/// An access: who, when, and at which site.
+/// An access: invocation, time and site.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Record {
     /// Number of the work-group
     pub(super) group: u32,
     /// Index in the work-group
     pub(super) invocation: u32,
-    /// Barriers that order the memory, so far
+    /// Barriers on the memory, so far
     pub(super) interval: Interval,
     site: u32,
 }
@@ -76,7 +76,7 @@ impl Record {
     }
 }
 
-/// What is remembered of a unit.
+/// The remembered accesses of a unit.
 #[derive(Clone)]
 struct Cell {
     write: Record,
@@ -99,7 +99,7 @@ impl Cell {
         atomics: None,
     };
 
-    /// An earlier access that races with a new one.
+    /// An earlier access racing with a new one.
     fn race(
         &self,
         access: Access,
@@ -169,12 +169,12 @@ impl Cell {
     }
 }
 
-/// The number of the subgroup in its work-group.
+/// The number of the subgroup in the work-group.
 fn subgroup(record: &Record) -> u32 {
     record.invocation / SIZE
 }
 
-/// Whether a remembered access is ordered before a new one.
+/// Whether a remembered access is ordered before a new access.
 fn before(record: &Record, now: &Record, ordered: &dyn Fn(&Record) -> bool) -> bool {
     if record.group == now.group {
         record.invocation == now.invocation
@@ -201,7 +201,7 @@ impl Shadow {
         }
     }
 
-    /// Notes an access of `bytes` bytes at `at`. Returns the first byte that races, and the earlier access.
+    /// Notes an access of `bytes` bytes at `at`. Returns the first racing byte, and the earlier access.
     pub(super) fn access(
         &mut self,
         (at, bytes): (u64, u64),
@@ -221,7 +221,7 @@ impl Shadow {
         race.map(|(unit, record)| (at.max(unit * self.unit), record))
     }
 
-    /// The first of some bytes that nobody has written.
+    /// The first unwritten byte of some.
     pub(super) fn first_unwritten(&mut self, (at, bytes): (u64, u64)) -> Option<u64> {
         let units = at / self.unit..(at + bytes).div_ceil(self.unit);
         let unit = units
@@ -256,8 +256,8 @@ mod tests {
     #[test]
     fn any_two_that_race_are_found_behind_any_others() {
         use Access::{AtomicRead, AtomicWrite, Read, Write};
-        // Of all sequences of three accesses by two groups with two invocations, in intervals that grow: the last one
-        // races with one before it by the definition exactly if the shadow says so, or an earlier race was reported.
+        // Of all sequences of three accesses by two groups with two invocations, in growing intervals: the last access races with
+        // one before by the definition exactly if the shadow says so, or an earlier race was reported.
         let kinds = [Read, Write, AtomicRead, AtomicWrite];
         let mut all = Vec::new();
         for access in kinds {
@@ -316,7 +316,7 @@ mod tests {
         assert!(!races(Access::Write, at(0, 0)));
         assert!(!races(Access::Read, at(SIZE - 1, 1)));
         assert!(!races(Access::Write, at(1, 2)));
-        // Another subgroup has not waited for this one, however often it has waited.
+        // Another subgroup has not waited for the first, however often the other has waited.
         assert!(races(Access::Read, at(SIZE, 3)));
     }
 

@@ -1,6 +1,6 @@
-//! Sites: what the calls are about that instrumented kernels make. Sites are known when a kernel is compiled.
+//! Sites: the subjects of calls from instrumented kernels. Sites are known when a kernel is compiled.
 //!
-//! A call passes words: `workgroup_id` (3), `local_invocation_index`, and then what the site says:
+//! A call passes words: `workgroup_id` (3), `local_invocation_index`, and then the words of the site:
 //!
 //! | site | words |
 //! | --- | --- |
@@ -16,7 +16,7 @@ use super::{Access, Space};
 /// Words of each call.
 pub(super) const ROWS: usize = 4;
 
-/// A place in a kernel's text at which something is checked or counted.
+/// A place with a check or a count in a kernel's text.
 #[derive(Clone, Debug)]
 pub(crate) struct Site {
     pub(crate) function: Arc<str>,
@@ -25,7 +25,7 @@ pub(crate) struct Site {
     pub(crate) what: What,
 }
 
-/// What happens at a site.
+/// The event at a site.
 #[derive(Clone, Debug)]
 pub(crate) enum What {
     Access(Accessed),
@@ -49,7 +49,7 @@ pub(crate) enum What {
     },
     /// An invocation ends
     End,
-    /// A statement is executed; the number tells statements of the module apart, however often they are inlined
+    /// A statement is executed; the number tells statements of the module apart, however often inlined
     Statement(usize),
 }
 
@@ -62,20 +62,20 @@ pub(crate) struct Accessed {
     pub(crate) memory: Memory,
     /// How many bindings there are, in an array of bindings
     pub(crate) bindings: Option<u32>,
-    /// Bytes from the start of the memory to the place, without what indices add
+    /// Bytes from the start of the memory to the place, without the parts added by indices
     pub(crate) offset: u32,
     /// Where the variable begins in the memory
     pub(crate) start: u32,
     /// Bytes between elements and their number; `None` for as many as the bound part of a buffer has
     pub(crate) steps: Vec<(u32, Option<u32>)>,
-    /// Bytes from the place on that are accessed: offsets and lengths
+    /// Accessed bytes from the place on: offsets and lengths
     pub(crate) runs: Vec<(u32, u32)>,
 }
 
-/// Which shadow an access concerns.
+/// The shadow concerned by an access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Memory {
-    /// A buffer that kernels write
+    /// A buffer written by kernels
     Shared,
     WorkGroup,
     /// A slot of the invocation
@@ -85,7 +85,7 @@ pub(crate) enum Memory {
 }
 
 impl Site {
-    /// Words that a call for the site passes.
+    /// Words passed by a call for the site.
     pub(super) fn rows(&self) -> usize {
         ROWS + match &self.what {
             What::Access(accessed) => {

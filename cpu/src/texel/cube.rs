@@ -1,12 +1,12 @@
 //! Cube maps: from directions to faces, and across the edges of faces.
 //!
-//! Each face has coordinates s and t in [−1, 1] on it, and the axis that leads to it. The table of axes
-//! is that of the Vulkan and Direct3D specifications; layers are +x, −x, +y, −y, +z, −z.
+//! Each face has its own coordinates s and t in [−1, 1], and the axis leading to the face. The table of axes is from the Vulkan
+//! and Direct3D specifications; layers are +x, −x, +y, −y, +z, −z.
 
-/// A signed axis of space: its index, and whether it points the other way.
+/// A signed axis of space: the index, and whether the axis points the other way.
 type Signed = (usize, bool);
 
-/// For each face: which axes s and t run along, and the axis to the face.
+/// For each face: the axes of s and t, and the axis to the face.
 const FACES: [[Signed; 3]; 6] = [
     [(2, true), (1, true), (0, false)],
     [(2, false), (1, true), (0, true)],
@@ -33,7 +33,7 @@ fn component((axis, negative): Signed, vector: [f32; 3]) -> f32 {
     }
 }
 
-/// The face that a direction hits: the one of the longest axis; z before y before x.
+/// The face hit by a direction: the face of the longest axis; z before y before x.
 fn face_of(direction: [f32; 3]) -> usize {
     let [x, y, z] = direction.map(f32::abs);
     let axis = if z >= x && z >= y {
@@ -70,8 +70,8 @@ pub(super) fn project_gradient(direction: [f32; 3], change: [f32; 3]) -> [f32; 2
     [slope(s, ds), slope(t, dt)]
 }
 
-/// The face and texel that continue a face of `size` × `size` texels at `index`, at most one texel
-/// outside; none beyond a corner, where three faces meet and no texel is.
+/// The face and texel continuing a face of `size` × `size` texels at `index`, at most one texel outside; none beyond a corner,
+/// where three faces meet and no texel is.
 pub(super) fn across_edge(face: u32, index: [i64; 2], size: u32) -> Option<(u32, [u32; 2])> {
     let size = i64::from(size.max(1));
     let outside = index.map(|i| !(0..size).contains(&i));
@@ -82,7 +82,7 @@ pub(super) fn across_edge(face: u32, index: [i64; 2], size: u32) -> Option<(u32,
     }
     // Coordinates in half texels from the face's middle, the axis to the face having `size` of them.
     let mut point = index.map(|i| (2 * i + 1 - size).clamp(-size - 1, size + 1));
-    // What sticks out is folded back by a right angle: it becomes less of the axis to the face.
+    // The part sticking out is folded back by a right angle: the coordinate on the axis to the face shrinks by the part.
     let over = usize::from(outside[1]);
     point[over] = size * point[over].signum();
     let mut space = [0; 3];

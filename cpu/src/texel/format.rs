@@ -1,13 +1,13 @@
-//! Texture formats: which ones there are and how a texel becomes a vector of four.
+//! Texture formats: the list of formats, and how a texel becomes a vector of four.
 //!
-//! A texel and its value travel as four words. The value's words are the bits of f32, u32 or i32, as
-//! [`Format::kind`] says. Channels that a format lacks are 0, and 1 for the fourth.
+//! A texel and its value travel as four words. The value's words are the bits of f32, u32 or i32, as [`Format::kind`] says.
+//! Channels missing from a format are 0, and 1 for the fourth.
 
 use super::{packed, srgb};
 use crate::math::{F, I, Scalar32, half};
 use wgpu_types::{TextureAspect, TextureFormat};
 
-/// What the channels of a format are to a shader.
+/// The type of a format's channels in a shader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// `texture_*<f32>`.
@@ -27,7 +27,7 @@ pub enum Kind {
 enum Layout {
     /// So many channels of equal width, one after the other.
     Channels(Channel, u8),
-    /// Four channels of which the first and third are exchanged.
+    /// Four channels, the first and third exchanged.
     Bgra(Channel),
     /// 10, 10, 10 and 2 bits.
     Rgb10a2Unorm,
@@ -67,7 +67,7 @@ pub enum UnsupportedFormat {
          the upload, for example to Rgba8Unorm"
     )]
     Compressed(TextureFormat),
-    /// The aspect does not name one plane of the format.
+    /// The aspect does not name a single plane of the format.
     #[error(
         "{0:?} has no single plane that the aspect {1:?} names: give the view one aspect that the format \
          has (depth, stencil or a plane)"
@@ -75,7 +75,7 @@ pub enum UnsupportedFormat {
     Aspect(TextureFormat, TextureAspect),
 }
 
-/// How texels of one format, or of one aspect of it, are stored.
+/// How texels of a format, or of an aspect of a format, are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Format {
     layout: Layout,
@@ -83,7 +83,7 @@ pub struct Format {
 }
 
 impl Format {
-    /// The format that a view of `aspect` sees.
+    /// The format seen by a view of `aspect`.
     ///
     /// Depth and stencil of a combined format are two planes, each with texels of its own; so are the
     /// planes of NV12 and P010. `Depth24Plus` is stored as f32.
@@ -155,7 +155,7 @@ impl Format {
         }
     }
 
-    /// What the channels are to a shader.
+    /// The type of the channels in a shader.
     pub fn kind(self) -> Kind {
         self.kind
     }
@@ -193,7 +193,7 @@ impl Format {
         }
     }
 
-    /// A value with channels that the format lacks set to 0, 0, 0, 1.
+    /// A value with the format's missing channels set to 0, 0, 0, 1.
     pub(super) fn complete(self, mut value: [u32; 4]) -> [u32; 4] {
         let missing = self.stored_channels();
         value[missing..].copy_from_slice(&[0, 0, 0, self.one()][missing..]);
@@ -226,9 +226,8 @@ impl Format {
         self.complete(value)
     }
 
-    /// The texel that stores a value: clamped to the channel's range and rounded to nearest, ties to
-    /// even; integers keep their low bits where they fit and saturate where not. NaN becomes 0 in
-    /// normalized formats.
+    /// The stored texel of a value: clamped to the channel's range and rounded to nearest, ties to even; integers keep their low
+    /// bits where they fit and saturate where not. NaN becomes 0 in normalized formats.
     pub fn encode(self, value: [u32; 4]) -> [u32; 4] {
         let float = value.map(f32::from_bits);
         let word = match self.layout {

@@ -1,24 +1,24 @@
 //! The bytes of a texture, as all invocations and the host share them.
 //!
-//! Several threads read and write one storage texture at a time, so that every access is atomic, and
-//! relaxed: plain moves on the machines that count. A texel of 8 or 16 bytes moves in parts of 4
-//! bytes; a race between whole texels may mix them, as it may on a GPU.
+//! Several threads read and write one storage texture at a time, so that every access is atomic, and relaxed: plain moves on all
+//! relevant machines. A texel of 8 or 16 bytes moves in parts of 4 bytes; a race between whole texels may mix the texels, as on a
+//! GPU.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-/// Memory that texels lie in.
+/// The memory of texels.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory<'a> {
     words: &'a [AtomicU64],
 }
 
-/// An atomic integer that [`Memory`] can be seen as.
+/// An atomic integer as the unit of a view of [`Memory`].
 ///
 /// # Safety
 /// The type has the size and alignment of an integer of at most 8 bytes, allows any bits, and is
 /// changed through shared references by atomic instructions only.
 unsafe trait Atom {}
-// SAFETY: the standard library's atomic integers are all that the trait asks for.
+// SAFETY: the standard library's atomic integers fulfil all demands of the trait.
 unsafe impl Atom for AtomicU8 {}
 // SAFETY: as above.
 unsafe impl Atom for AtomicU16 {}
@@ -28,8 +28,8 @@ unsafe impl Atom for AtomicU32 {}
 unsafe impl Atom for AtomicU64 {}
 
 impl<'a> Memory<'a> {
-    /// Memory over `words`. An owner of plain memory makes the slice by `from_raw_parts`: aligned to 8
-    /// bytes, a length that is rounded up to 8 bytes.
+    /// Memory over `words`. An owner of plain memory makes the slice by `from_raw_parts`: aligned to 8 bytes, a length rounded up
+    /// to 8 bytes.
     pub fn new(words: &'a [AtomicU64]) -> Self {
         Self { words }
     }
@@ -44,16 +44,16 @@ impl<'a> Memory<'a> {
         self.words.is_empty()
     }
 
-    /// The integer at a byte offset; none where it would be out of bounds or not aligned.
+    /// The integer at a byte offset; none out of bounds or without alignment.
     fn at<A: Atom>(&self, offset: usize) -> Option<&'a A> {
         let end = offset.checked_add(size_of::<A>())?;
         if end > self.len() || !offset.is_multiple_of(align_of::<A>()) {
             return None;
         }
-        // SAFETY: the bytes are within the slice, which lives for 'a and is aligned to 8 bytes; the
-        // offset keeps the alignment of `A`. `AtomicU64` has interior mutability over all its bytes, and
-        // every access through `A` is atomic. Accesses of one texture have one size, that of its
-        // format's parts, so that differently sized accesses never race.
+        // SAFETY: the bytes are within the slice; the slice lives for 'a and is aligned to 8 bytes; the offset keeps the
+        // alignment of `A`. `AtomicU64` has interior mutability over all its bytes, and every access through `A` is atomic.
+        // Accesses of a texture have a single size, the size of its format's parts, so that differently sized accesses never
+        // race.
         Some(unsafe { &*self.words.as_ptr().cast::<u8>().add(offset).cast::<A>() })
     }
 

@@ -1,8 +1,8 @@
 //! Textures: formats of texels, and reading, writing and sampling them as compute shaders may.
 //!
-//! A [`TexelView`] describes what a kernel's texture variable is bound to; a [`Sampler`] describes the
-//! sampler. Kernels call the methods of the view, one invocation at a time. Arithmetic is IEEE-exact f32 in a fixed
-//! order, so that results are the same bits on every machine.
+//! A [`TexelView`] describes the texture bound to a kernel's variable; a [`Sampler`] describes the sampler. Kernels call the
+//! methods of the view, one invocation at a time. Arithmetic is IEEE-exact f32 in a fixed order, so that results are the same
+//! bits on every machine.
 //!
 //! | WGSL | here |
 //! | --- | --- |
@@ -39,10 +39,9 @@
 //! ```
 //!
 //! # Limits
-//! - Block-compressed formats are refused by [`Format::new`] with [`UnsupportedFormat::Compressed`]:
-//!   WebGPU makes them optional.
-//! - `textureSample`, `textureSampleBias` and `textureSampleCompare` need derivatives, which exist in
-//!   fragment shaders alone.
+//! - Block-compressed formats are refused by [`Format::new`] with [`UnsupportedFormat::Compressed`]: WebGPU makes such formats
+//!   optional.
+//! - `textureSample`, `textureSampleBias` and `textureSampleCompare` need derivatives, present in fragment shaders alone.
 //! - Multisampled textures can be loaded; nothing in a compute adapter writes them.
 //! - `texture_external` is not here: the planes of a video frame are bound as textures of their own.
 

@@ -1,8 +1,8 @@
-//! Formats whose channels share one word of 32 bits in unequal parts.
+//! Formats with channels sharing a word of 32 bits in unequal parts.
 
 /// A float of 5 exponent bits, no sign and `mantissa` bits: the channels of `Rg11b10Ufloat`.
 pub fn decode_small_float(bits: u32, mantissa: u32) -> f32 {
-    // The same layout as binary16 without its lowest bits, and f32 holds all of those.
+    // The same layout as binary16 without the lowest bits, and f32 holds all such numbers.
     let exponent = bits >> mantissa;
     let fraction = bits & ((1 << mantissa) - 1);
     match exponent {
@@ -13,8 +13,8 @@ pub fn decode_small_float(bits: u32, mantissa: u32) -> f32 {
     }
 }
 
-/// The nearest such float, ties to even. Negative numbers give 0; finite numbers that are too large
-/// give the largest finite one; infinity and NaN stay.
+/// The nearest small float, ties to even. Negative numbers give 0; too large finite numbers give the largest finite number;
+/// infinity and NaN stay.
 pub fn encode_small_float(x: f32, mantissa: u32) -> u32 {
     if x.is_nan() {
         return 31 << mantissa | 1 << (mantissa - 1);
@@ -64,7 +64,7 @@ pub fn encode_rgb9e5(color: [f32; 3]) -> u32 {
     const LARGEST: f32 = 65408.0;
     let color = color.map(|x| if x > 0.0 { x.min(LARGEST) } else { 0.0 });
     let largest = color[0].max(color[1]).max(color[2]);
-    // ⌊log₂⌋ of a normal number is its exponent; anything smaller has the least exponent.
+    // ⌊log₂⌋ of a normal number is the exponent; anything smaller has the least exponent.
     let exponent = ((largest.to_bits() >> 23) as i32 - 127).max(-16) + 1;
     let steps = |x: f32, exponent: i32| (x * power_of_two(9 - exponent) + 0.5).floor() as u32;
     let exponent = exponent + i32::from(steps(largest, exponent) == 512);
@@ -72,7 +72,7 @@ pub fn encode_rgb9e5(color: [f32; 3]) -> u32 {
     red | green << 9 | blue << 18 | ((exponent + 15) as u32) << 27
 }
 
-/// 2 to a power that f32 holds as a normal number.
+/// 2 to a power, normal in f32.
 fn power_of_two(exponent: i32) -> f32 {
     f32::from_bits(((exponent + 127) as u32) << 23)
 }

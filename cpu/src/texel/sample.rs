@@ -4,14 +4,13 @@
 //!
 //! 1. The level of detail λ is given, or follows from gradients: log₂ of the longer gradient in texels
 //!    of the base level. The sampler's range limits it, and λ ≤ 0 magnifies.
-//! 2. The mipmap filter picks one level or two and a blend.
-//! 3. In each level the filter picks one texel, or two along each axis. Address modes, borders and the
-//!    edges of cubes say what lies outside.
+//! 2. The mipmap filter picks a level or two and a blend.
+//! 3. In each level the filter picks a single texel, or two along each axis. Address modes, borders and the edges of cubes define
+//!    the texels outside.
 //! 4. Comparisons replace texels by 0 or 1 before the filter blends them.
 //!
-//! Blends are a + (b − a) × t in f32, along x first, so that equal texels blend to themselves. The
-//! formulas are those of the Vulkan specification's chapter on image operations, where WebGPU leaves
-//! them open.
+//! Blends are a + (b − a) × t in f32, along x first, so that equal texels blend to themselves. The formulas come from the Vulkan
+//! specification's chapter on image operations, where WebGPU leaves formulas open.
 
 use super::cube;
 use super::sampler::{Axis, Sampler, compare, wrap};
@@ -22,48 +21,48 @@ use wgpu_types::{AddressMode, FilterMode, MipmapFilterMode};
 /// Where to sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spot {
-    /// Normalized coordinates, or the direction for cubes; zero for axes that the shape lacks.
+    /// Normalized coordinates, or the direction for cubes; zero for axes missing from the shape.
     pub coordinate: [f32; 3],
-    /// The layer, or the cube; clamped to those that exist. Shapes without layers ignore it.
+    /// The layer, or the cube; clamped to the existing ones. Shapes without layers ignore the index.
     pub array_index: i32,
-    /// Texels to add to the coordinates. Cubes ignore it.
+    /// Texels to add to the coordinates. Cubes ignore the offset.
     pub offset: [i32; 3],
 }
 
-/// Which levels to sample.
+/// The levels to sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Detail {
     /// A level of detail, 0 for the base level.
     Level(f32),
     /// How the coordinates change from one pixel to the next, along two directions.
     Gradient {
-        /// Change along one direction.
+        /// Change along a direction.
         x: [f32; 3],
         /// Change along the other.
         y: [f32; 3],
     },
 }
 
-/// What becomes of a texel before it is blended.
+/// The change of a texel before the blend.
 type Map<'m> = &'m dyn Fn([f32; 4]) -> [f32; 4];
 
 /// A level of detail and the samples to average.
 struct Footprint {
     lambda: f32,
     count: u32,
-    /// The change of coordinates that the samples are spread over.
+    /// The change of coordinates for the samples to spread over.
     spread: [f32; 3],
 }
 
 impl TexelView<'_> {
-    /// WGSL `textureSampleLevel` and `textureSampleGrad`. The value's channels are those of a float or
-    /// depth format; for a depth texture the first channel is the result.
+    /// WGSL `textureSampleLevel` and `textureSampleGrad`. The value has the channels of a float or depth format; for a depth
+    /// texture the first channel is the result.
     pub fn sample(&self, sampler: &Sampler, spot: &Spot, detail: Detail) -> [f32; 4] {
         self.sample_mapped(sampler, spot, detail, &|texel| texel)
     }
 
-    /// WGSL `textureSampleCompareLevel`: the share of texels for which the sampler's comparison with
-    /// `reference` holds. A sampler without comparison gives 1.
+    /// WGSL `textureSampleCompareLevel`: the share of texels with a true comparison with `reference` by the sampler. A sampler
+    /// without comparison gives 1.
     pub fn sample_compare(
         &self,
         sampler: &Sampler,
@@ -94,16 +93,16 @@ impl TexelView<'_> {
         self.sample(&edge, &spot, Detail::Level(0.0))
     }
 
-    /// WGSL `textureGather`: one channel of the four texels that a linear filter of the base level
-    /// would blend, as words: (first x, last y), (last, last), (last, first), (first, first).
+    /// WGSL `textureGather`: a channel of the four texels blended by a linear filter of the base level, as words: (first x, last
+    /// y), (last, last), (last, first), (first, first).
     pub fn gather(&self, sampler: &Sampler, spot: &Spot, component: usize) -> [u32; 4] {
         let channel = component.min(3);
         self.gather_texels(sampler, spot)
             .map(|texel| texel[channel])
     }
 
-    /// WGSL `textureGatherCompare`: the four comparisons that [`sample_compare`](Self::sample_compare)
-    /// would blend, in the order of [`gather`](Self::gather).
+    /// WGSL `textureGatherCompare`: the four comparisons blended by [`sample_compare`](Self::sample_compare), in the order of
+    /// [`gather`](Self::gather).
     pub fn gather_compare(&self, sampler: &Sampler, spot: &Spot, reference: f32) -> [f32; 4] {
         let map = self.comparison(sampler, reference);
         self.gather_texels(sampler, spot)
@@ -114,7 +113,7 @@ impl TexelView<'_> {
         let function = sampler.compare;
         let fixed = self.format.clamps_reference();
         let reference = if fixed {
-            // A NaN becomes 0, which `clamp` would keep.
+            // A NaN becomes 0; `clamp` would keep the NaN.
             #[expect(clippy::manual_clamp, reason = "of NaN")]
             let inside = reference.max(0.0).min(1.0);
             inside
@@ -160,7 +159,7 @@ impl TexelView<'_> {
         sum.map(|channel| channel / footprint.count as f32)
     }
 
-    /// The level of detail that gradients ask for.
+    /// The level of detail asked for by gradients.
     fn footprint(&self, sampler: &Sampler, spot: &Spot, x: [f32; 3], y: [f32; 3]) -> Footprint {
         let extent = self.dimensions(0);
         let length = |change: [f32; 3]| {
@@ -196,7 +195,7 @@ impl TexelView<'_> {
         }
     }
 
-    /// One sample, blended from one level or two.
+    /// A sample, blended from a level or two.
     fn sample_levels(&self, sampler: &Sampler, spot: &Spot, lambda: f32, map: Map<'_>) -> [f32; 4] {
         let filter = if lambda > 0.0 {
             sampler.minify
@@ -207,7 +206,7 @@ impl TexelView<'_> {
         let level = lambda.max(0.0).min(last as f32);
         let one = |level: u32| self.sample_level(sampler, filter, spot, level, map);
         match sampler.mipmap {
-            // Halfway between two levels the sharper one is taken.
+            // Halfway between two levels the sharper level is taken.
             MipmapFilterMode::Nearest => one(((level + 0.5).ceil() as u32).saturating_sub(1)),
             MipmapFilterMode::Linear => {
                 let first = level as u32;
@@ -220,7 +219,7 @@ impl TexelView<'_> {
         }
     }
 
-    /// One sample of one level.
+    /// A sample of a level.
     fn sample_level(
         &self,
         sampler: &Sampler,
@@ -303,8 +302,7 @@ impl TexelView<'_> {
         }
     }
 
-    /// The words of one of the texels around a place, selected by one bit for each axis. None beyond
-    /// the corner of a cube.
+    /// The words of a texel around a place, selected by a bit for each axis. None beyond the corner of a cube.
     fn texel_at(&self, sampler: &Sampler, place: &Place, corner: usize) -> Option<[u32; 4]> {
         let index = |axis: usize| place.axes[axis].indices[corner >> axis & 1];
         let (layer, coordinate) = match place.face {
@@ -333,7 +331,7 @@ impl TexelView<'_> {
         Some(self.load(at, OutOfBounds::Zero))
     }
 
-    /// The border's colour, in the channels that the format has.
+    /// The border's colour, in the channels of the format.
     fn border(&self, sampler: &Sampler) -> [u32; 4] {
         let one = self.format.one();
         self.format.complete(
@@ -349,7 +347,7 @@ impl TexelView<'_> {
         // Bit 0 selects along x, bit 1 along y.
         [2, 3, 1, 0].map(|corner| {
             self.texel_at(sampler, &place, corner).unwrap_or_else(|| {
-                // Beyond the corner of a cube: the texel at the corner, of the face that was hit.
+                // Beyond the corner of a cube: the texel at the corner, of the face hit by the direction.
                 let inside = Place {
                     across: false,
                     ..place
@@ -360,7 +358,7 @@ impl TexelView<'_> {
     }
 }
 
-/// Which texels a filter looks at.
+/// The texels read by a filter.
 #[derive(Clone, Copy)]
 struct Place {
     axes: [Axis; 3],
@@ -370,7 +368,7 @@ struct Place {
     layer: u32,
     /// The face of a cube.
     face: Option<u32>,
-    /// Whether texels outside of a face come from its neighbour.
+    /// Whether texels outside of a face come from the neighbour.
     across: bool,
     level: u32,
 }

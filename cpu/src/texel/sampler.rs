@@ -2,12 +2,12 @@
 
 use wgpu_types::{AddressMode, CompareFunction, FilterMode, MipmapFilterMode, SamplerBorderColor};
 
-/// The state of a sampler, as `wgpu_types::SamplerDescriptor` gives it.
+/// The state of a sampler, as given by `wgpu_types::SamplerDescriptor`.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampler {
-    /// What happens to coordinates outside of [0, 1), for each axis. Cubes ignore it.
+    /// The treatment of coordinates outside of [0, 1), for each axis. Cubes ignore the mode.
     pub address: [AddressMode; 3],
-    /// The filter where texels are larger than what is sampled for.
+    /// The filter for texels larger than the sampled area.
     pub magnify: FilterMode,
     /// The filter where texels are smaller.
     pub minify: FilterMode,
@@ -19,7 +19,7 @@ pub struct Sampler {
     pub compare: Option<CompareFunction>,
     /// The most samples along the direction of the greatest change; 1 for isotropic filtering.
     pub anisotropy: u16,
-    /// What [`AddressMode::ClampToBorder`] finds outside.
+    /// The colour outside for [`AddressMode::ClampToBorder`].
     pub border: SamplerBorderColor,
 }
 
@@ -65,7 +65,7 @@ pub(super) fn compare(function: CompareFunction, reference: f32, texel: f32) -> 
     f32::from(u8::from(holds))
 }
 
-/// The texel that an index means on an axis of `size` texels; none for the border.
+/// The texel under an index on an axis of `size` texels; none for the border.
 pub(super) fn wrap(mode: AddressMode, index: i64, size: u32) -> Option<u32> {
     let count = i64::from(size.max(1));
     let wrapped = match mode {
@@ -81,7 +81,7 @@ pub(super) fn wrap(mode: AddressMode, index: i64, size: u32) -> Option<u32> {
     Some(wrapped as u32)
 }
 
-/// A coordinate without whole periods of the address mode, so that large ones keep their precision.
+/// A coordinate without whole periods of the address mode, so that large coordinates keep their precision.
 fn reduce(mode: AddressMode, coordinate: f32) -> f32 {
     match mode {
         AddressMode::Repeat => coordinate - coordinate.floor(),
@@ -100,7 +100,7 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// The texel that a coordinate falls into.
+    /// The texel around a coordinate.
     pub fn nearest(mode: AddressMode, coordinate: f32, size: u32, offset: i32) -> Self {
         let position = reduce(mode, coordinate) * size as f32;
         // Conversions saturate, and NaN becomes 0: any index is wrapped afterwards.

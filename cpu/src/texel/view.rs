@@ -1,4 +1,4 @@
-//! A texture as kernels see it: which texels there are and where each lies.
+//! A texture as seen by kernels: the texels and their places.
 
 use super::format::{Format, Kind};
 use super::memory::Memory;
@@ -45,9 +45,9 @@ impl Shape {
 /// One level of detail.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Level {
-    /// Where the level's first texel lies, in bytes: that of the view's first layer.
+    /// The place of the level's first texel, in bytes: the first texel of the view's first layer.
     pub offset: usize,
-    /// Texels along x, y and z; 1 for axes that the shape lacks.
+    /// Texels along x, y and z; 1 for axes missing from the shape.
     pub extent: [u32; 3],
     /// Bytes from a row to the next.
     pub row_stride: usize,
@@ -57,13 +57,13 @@ pub struct Level {
 
 /// A view of a texture.
 ///
-/// Offsets and strides are multiples of the texel's size, up to 8. Texels that the numbers place
-/// outside of the memory read as zero and are not written.
+/// Offsets and strides are multiples of the texel's size, up to 8. Texels placed outside of the memory by the numbers read as
+/// zero and are not written.
 #[derive(Clone, Copy, Debug)]
 pub struct TexelView<'a> {
     /// Where the texels are.
     pub memory: Memory<'a>,
-    /// How they are stored.
+    /// The texels' format in memory.
     pub format: Format,
     /// The view's shape.
     pub shape: Shape,
@@ -77,7 +77,7 @@ pub struct TexelView<'a> {
     pub sample_stride: usize,
 }
 
-/// What becomes of a load out of bounds.
+/// The result of a load out of bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OutOfBounds {
     /// The value is zero in all channels: naga's `ReadZeroSkipWrite`, and safe for `Unchecked`.
@@ -86,10 +86,10 @@ pub enum OutOfBounds {
     Clamp,
 }
 
-/// Which texel a load or store means. All numbers are unsigned: negative ones are out of bounds.
+/// The texel of a load or store. All numbers are unsigned: negative numbers are out of bounds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct At {
-    /// x, y and z; zero for axes that the shape lacks.
+    /// x, y and z; zero for axes missing from the shape.
     pub coordinate: [u32; 3],
     /// The layer; zero for shapes without layers.
     pub layer: u32,
@@ -100,7 +100,7 @@ pub struct At {
 }
 
 impl<'a> TexelView<'a> {
-    /// WGSL `textureDimensions`; zeros for a level that does not exist.
+    /// WGSL `textureDimensions`; zeros for a missing level.
     pub fn dimensions(&self, level: u32) -> [u32; 3] {
         self.levels
             .get(level as usize)
@@ -134,7 +134,7 @@ impl<'a> TexelView<'a> {
             return None;
         }
         let [x, y, z] = at.coordinate.map(|n| n as usize);
-        // z and layer exclude each other; the one that the shape lacks is zero.
+        // z and layer exclude each other: whichever is missing from the shape is zero.
         let slice = z + at.layer as usize;
         let parts = [
             x.checked_mul(self.format.bytes() as usize)?,
@@ -145,7 +145,7 @@ impl<'a> TexelView<'a> {
         parts.into_iter().try_fold(level.offset, usize::checked_add)
     }
 
-    /// The nearest texel that exists.
+    /// The nearest existing texel.
     fn clamp(&self, at: At) -> At {
         let level = at.level.min(self.num_levels().saturating_sub(1));
         let extent = self.dimensions(level);
@@ -177,7 +177,7 @@ impl<'a> TexelView<'a> {
     /// WGSL `textureStore`: nothing happens out of bounds.
     pub fn store(&self, at: At, value: [u32; 4]) {
         if let Some(offset) = self.offset(at) {
-            // Memory that ends early is out of bounds as well.
+            // Missing memory at the end is out of bounds as well.
             let _ = self
                 .memory
                 .write(offset, self.format.bytes(), self.format.encode(value));

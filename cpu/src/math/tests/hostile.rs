@@ -1,7 +1,7 @@
-//! Lanes as other machines have them: results must not depend on what the trait leaves open.
+//! Lanes of other machines: results must not depend on choices left open by the trait.
 //!
-//! [`Hostile`] converts numbers that do not fit to what x86 gives (or to noise), calls every rare
-//! function on every lane, and makes NaN of another sign. Functions must return the same bits.
+//! [`Hostile`] converts numbers out of range to x86's results (or to noise), calls every rare function on every lane, and makes
+//! NaN of another sign. Functions must return the same bits.
 
 use super::super::catalogue::{BINARY, UNARY, binary, unary};
 use super::super::{
@@ -67,7 +67,7 @@ impl Lanes for Hostile {
             [i32::MIN, odd as i32][(odd >> 40) as usize % 2]
         }
     }
-    // The instructions of machines that have them.
+    // The instructions of machines with such instructions.
     fn floor(&self, a: f32) -> f32 {
         a.floor()
     }
