@@ -1,9 +1,9 @@
-//! Which calls the lease on the device may serve.
+//! The calls that the lease on the device may serve.
 //!
-//! A lease sees what was submitted before it. So a call to a server whose handlers see other memory than their arguments' words
-//! (buffers, textures, device globals) is not posted while a lease is there that began before something which the caller may
-//! have recorded: what is recorded is submitted first, which asks the lease to leave, and a lease that is asked to leave gets no
-//! such call. Without a lease every call is posted: the next one comes behind all that was recorded by then.
+//! A lease sees earlier submissions. So a call to a server whose handlers see other memory than their arguments' words
+//! (buffers, textures, device globals) is not posted during a lease begun before something that the caller may have
+//! recorded: recorded work is submitted first, the submission asks the lease to leave, and a lease asked to leave gets
+//! no such call. Without a lease every call is posted: the next one comes behind all work recorded by then.
 
 use std::time::Duration;
 
@@ -14,13 +14,13 @@ use crate::device::pace::Pace;
 
 /// No lease is there, nor about to be.
 const NONE: u64 = u64::MAX;
-/// A lease is about to be recorded, or was and is not submitted yet: what is recorded may come before or behind.
+/// A lease is about to be recorded, or was and is not submitted yet: recorded work may come before or behind.
 const COMING: u64 = u64::MAX - 1;
 
-/// How long a call waits to hear of a lease that is being submitted, before it waits for one without a port.
+/// How long a call waits to hear of a lease under submission, before waiting for a lease without a port.
 const SUBMISSION: Duration = Duration::from_millis(20);
 
-/// The lease on the device, as callers have to know it: the count of requests to leave that it was granted.
+/// The lease on the device, as known to callers: the granted count of requests to leave.
 #[derive(Debug)]
 pub(super) struct Admission(AtomicU64);
 
@@ -48,7 +48,7 @@ impl Admission {
 }
 
 impl Core {
-    /// Whether whatever serves a call posted now sees what this thread has recorded.
+    /// Whether the server of a call posted now sees this thread's recorded work.
     pub fn admits(&self) -> bool {
         if !self.sees_memory {
             return true;
@@ -57,7 +57,8 @@ impl Core {
         let granted = loop {
             match self.admission.0.load(Ordering::SeqCst) {
                 NONE => return true,
-                // Handlers may run, and call the host, while the thread that has submitted the lease has yet to say so.
+                // Handlers may run, and call the host, while the thread that has submitted the lease has yet to report
+                // the submission.
                 COMING if begun.elapsed() < SUBMISSION => pace.rest(None),
                 COMING => return false,
                 granted => break granted,
@@ -66,7 +67,7 @@ impl Core {
         if let Some(device) = &self.device
             && device.shared.queue.lock(&device.shared).has_commands()
         {
-            // A batch that cannot be submitted tells its owners.
+            // A failed submission of a batch is told to its owners.
             let _ = device.flush();
         }
         granted == u64::from(self.interrupts())

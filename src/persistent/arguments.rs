@@ -1,12 +1,13 @@
-//! Arguments of a server: buffers, values, textures and samplers that handlers use by the names of their variables.
+//! Arguments of a server: buffers, values, textures and samplers, used by handlers by the names of their variables.
 //!
 //! Several kernels serve the calls of one server: the polling kernel or the kernels of slices, a kernel for the batches of
 //! each function, and one for calls of kernels on the same device. Each is launched again and again, with the same
 //! arguments: a lease or a slice is an ordinary launch as far as memory is concerned, so that the bytes of a
 //! [`Buffer`](crate::Buffer) come to the server's device before, and are there for other launches behind it.
 //!
-//! A failure is a call's, and told to its caller. Arguments, device globals and the heap are not marked with it
-//! (`Launch::unmarked`): one handler that asserts would else fail every later call, and every look of the host.
+//! A failure is a call's, and told to its caller. Arguments, device globals and the heap are not marked with the
+//! failure (`Launch::unmarked`): a single asserting handler would else fail every later call, and every look of the
+//! host.
 
 use bytemuck::NoUninit;
 
@@ -15,7 +16,7 @@ use crate::launch::Launch;
 use crate::launch::arguments::Given;
 use crate::memory::buffers::BufferArgument;
 
-/// Arguments by name, in the order in which they were given.
+/// Arguments by name, in the order given.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Arguments(Vec<(String, Argument)>);
 
@@ -26,12 +27,12 @@ enum Argument {
     Other(Given),
 }
 
-/// Which of the handlers a kernel has.
+/// The handlers of a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Serves {
-    /// All: an argument that the kernel does not know is a mistake.
+    /// All: an argument unknown to the kernel is a mistake.
     AllHandlers,
-    /// One: arguments of the others are left out.
+    /// A single one: arguments of the others are left out.
     OneHandler,
 }
 
@@ -44,7 +45,7 @@ impl Arguments {
         self.0.is_empty()
     }
 
-    /// Gives the arguments to a launch of a kernel that serves calls.
+    /// Gives the arguments to a launch of a call-serving kernel.
     pub fn give(&self, mut launch: Launch, serves: Serves) -> Launch {
         for (name, argument) in &self.0 {
             if serves == Serves::OneHandler && !launch.takes(name) {
@@ -59,17 +60,18 @@ impl Arguments {
     }
 }
 
-/// Arguments, by the names of variables with a binding. They are given once, and keep their places as long as the server lives;
-/// a name that no handler uses, or one that is missing, is an error of [`PersistentKernelBuilder::start`]
-/// ([`ServerError::Launch`](crate::server::ServerError::Launch), with the error that a launch would have).
+/// Arguments, by the names of variables with a binding. Arguments are given once, and keep their places as long as the
+/// server lives; a name unused by all handlers, or a missing name, is an error of [`PersistentKernelBuilder::start`]
+/// ([`ServerError::Launch`](crate::server::ServerError::Launch), with the error of a launch).
 ///
-/// A lease works on the arguments as a launch does. What was written, copied or launched on the device before a call is seen by
-/// the call; what a call has written is seen by reads, copies and launches that begin when the call has returned, and the
-/// server leaves the device for them. Calls that fail leave what they have written until then. The bytes of a
-/// [`Buffer`](crate::Buffer) of the context come to the device when a lease begins: what the host or another device writes
-/// while a lease runs is seen by the next lease, and [`Device::finish`](crate::Device::finish) ends the one that runs.
+/// A lease works on the arguments as a launch does. Writes, copies and launches on the device before a call are seen by
+/// the call; a call's writes are seen by reads, copies and launches that begin when the call has returned, and the
+/// server leaves the device for such work. Failing calls leave their writes up to the failure. The bytes of a
+/// [`Buffer`](crate::Buffer) of the context come to the device when a lease begins: writes of the host or another
+/// device during a lease are seen by the next lease, and [`Device::finish`](crate::Device::finish) ends the running
+/// one.
 impl PersistentKernelBuilder {
-    /// Gives a buffer, or a slice of one, for a storage or uniform variable.
+    /// Gives a buffer, or a slice of a buffer, for a storage or uniform variable.
     ///
     /// ```
     /// # use tombolo::{Context, PersistentKernel, Program};

@@ -11,7 +11,7 @@
 //! an area belong to its device, and no access needs atomics between devices.
 //!
 //! The polling kernel looks at the bell of the host and at the sum of the requests in all areas, each of which one
-//! client counts up. A post rings no bell that the host hears; so while a launch that may call is on its way (a
+//! client counts up. A post rings no bell heard by the host; so while a possibly calling launch is on its way (a
 //! completion hook tells) the relay looks for calls every 200 µs when no lease runs.
 
 use std::ops::Range;
@@ -28,12 +28,12 @@ use crate::rpc::WaitBudget;
 use crate::rpc::port::layout::{CLOSED, LINE, PortLayout};
 use crate::rpc::port::words::{HostWords, Words};
 
-/// Ports of a device that calls. The server looks at all of them at every look.
+/// Ports of a calling device. The server looks at all such ports at every look.
 const PORTS: usize = 16;
 /// The alignment of areas: more than any driver asks of imported memory.
 const PAGES: usize = 64 << 10;
 
-/// Whether a device's running kernels see what others write into pages of the host; if not, why.
+/// Whether a device's running kernels see the writes of others into pages of the host; if not, why.
 pub(super) fn can_share(capabilities: &Capabilities) -> Result<(), String> {
     if !capabilities.live_calls() {
         return Err(capabilities.why_live_calls());
@@ -121,7 +121,7 @@ impl Block {
         }
     }
 
-    /// An area as memory of a device that is to call, whose wait budget is written there.
+    /// An area as memory of a device about to call, with the device's wait budget written there.
     pub fn area(
         &self,
         device: &DeviceShared,
@@ -137,7 +137,7 @@ impl Block {
     }
 }
 
-/// The ports of all areas, one after the other.
+/// The ports of all areas, one after another.
 impl Calls for Block {
     fn ports(&self) -> usize {
         self.places.areas * self.places.ports

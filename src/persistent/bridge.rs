@@ -1,9 +1,9 @@
-//! Calls of kernels whose device shares no memory with the server's: threads of the host take them out of the ports of the
-//! kernel's device, as calls of services, and make them as threads of the program do.
+//! Calls of kernels whose device shares no memory with the server's: threads of the host take the calls out of the
+//! ports of the kernel's device, as calls of services, and make the calls as threads of the program do.
 //!
-//! The kernel's text is the same on both ways, since the ports of services and those in [`super::block`] have one layout.
-//! A call costs a thread for as long as it takes, so that the number of threads bounds the calls under way; the others
-//! stay in their ports.
+//! The kernel's text is the same on both ways, since the ports of services and the ports in [`super::block`] have one
+//! layout. A call costs a thread for its whole duration, so that the number of threads bounds the calls under way; the
+//! others stay in their ports.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,12 +16,12 @@ use crate::kernel::calls::CallSet;
 use crate::kernel::server::HandlerDeclaration;
 use crate::rpc::{Call, HostServices, ServiceError};
 
-/// The most threads that forward calls, each of which waits for one.
+/// The most call-forwarding threads, each waiting for a call.
 const MOST_THREADS: usize = 8;
 
-/// Starts the threads that forward calls to the server of `core`.
+/// Starts the threads forwarding calls to the server of `core`.
 pub(super) fn start(core: &Arc<Core>, calls: &CallSet) -> Result<HostServices, ServiceError> {
-    // A thread more than there are processors keeps a call on its way while the others look for theirs.
+    // A thread more than there are processors keeps a call on its way while the others look for calls.
     let threads = (core.processors + 1).min(MOST_THREADS);
     let mut services = HostServices::builder().threads(threads);
     for (handler, declaration) in core.handlers.iter().zip(calls.0.iter()) {
@@ -52,7 +52,7 @@ fn forwarded(core: Arc<Core>, handler: Arc<HandlerDeclaration>) -> Call {
     })
 }
 
-/// What a kernel is told of a call that has failed.
+/// The status told to a kernel for a failed call.
 fn status(error: &CallError) -> CallStatus {
     match error {
         CallError::Failed { .. } => CallStatus::Failed,

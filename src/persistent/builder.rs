@@ -92,17 +92,18 @@ impl PersistentKernelBuilder {
         self.add(name, HandlerForm::Together)
     }
 
-    /// Registers a function that serves up to `calls` calls at once, as many as wait when a work-group is free: one for each of
-    /// its invocations, and at most [`group_size`](Self::group_size). What all of them need is read or computed once, such as
-    /// the weights of a model, and those who call know nothing of each other.
+    /// Registers a function serving up to `calls` calls at once, as many as wait when a work-group is free: a call for
+    /// each of its invocations, and at most [`group_size`](Self::group_size). Data for all of the calls, such as the
+    /// weights of a model, is read or computed once, and the callers know nothing of each other.
     ///
-    /// The first two parameters are `u32`, not given by callers: the number of the invocation in its group, and the number of
-    /// calls. Invocation `lane` has the arguments of a call of its own, and answers it, if `lane` is less than the number of
-    /// calls; the others have the arguments of the first call, and their results are dropped. All of them come to the function,
-    /// which may have barriers and memory of the work-group. A call that fails fails alone.
+    /// The first two parameters are `u32`, not given by callers: the number of the invocation in its group, and the
+    /// number of calls. Invocation `lane` has the arguments of a call of its own, and answers it, if `lane` is less
+    /// than the number of calls; the others have the arguments of the first call, and their results are dropped. All
+    /// invocations come to the function, and the function may have barriers and memory of the work-group. A failing
+    /// call fails alone.
     ///
-    /// A batch has calls of one function. Nothing is waited for: a call that finds nobody else is a batch of one, and so is
-    /// each call in slices.
+    /// A batch has calls of a single function. Nothing is waited for: a lone call is a batch of one, and so is each
+    /// call in slices.
     ///
     /// ```
     /// # use tombolo::{Context, PersistentKernel, Program};
@@ -156,7 +157,7 @@ impl PersistentKernelBuilder {
         self
     }
 
-    /// The services whose functions the handlers call. They have to live as long as calls are made.
+    /// The services with the functions called by the handlers. The services have to live as long as calls are made.
     pub fn services(mut self, services: &HostServices) -> Self {
         self.services = Some(Arc::clone(&services.shared));
         self
@@ -169,22 +170,24 @@ impl PersistentKernelBuilder {
     }
 
     /// Sets how many invocations serve calls side by side (1 to 64), each with ports of its own. Default: 1 where a
-    /// processor runs kernels, whose invocations take turns anyway, 64 where the device has memory of its own, and 32 elsewhere. Adapters with a loop budget have
-    /// 1: a group of lanes shares the budget, and no lane knows what the others have taken. With 1, and one work-group, no call
-    /// of a thread runs beside another one. In slices it means nothing: all calls of a slice run beside each other.
+    /// processor runs kernels, with invocations in turns anyway, 64 where the device has memory of its own, and 32
+    /// elsewhere. Adapters with a loop budget have 1: a group of lanes shares the budget, and no lane knows the share
+    /// taken by the others. With 1, and one work-group, no call of a thread runs beside another call. In slices the
+    /// number means nothing: all calls of a slice run beside each other.
     pub fn lanes(mut self, lanes: usize) -> Self {
         self.lanes = Some(lanes);
         self
     }
 
-    /// Sets how many work-groups serve calls beside each other (1 to 64, default 1), each with the ports whose number leaves its
-    /// own when divided by the number of groups, so that the number of ports is rounded up to a multiple. With handlers for
-    /// whole work-groups that many calls are served at a time; with others, as many times more as there are
-    /// [`lanes`](Self::lanes).
+    /// Sets how many work-groups serve calls beside each other (1 to 64, default 1), each with the ports whose number,
+    /// divided by the number of groups, leaves the group's own, so that the number of ports is rounded up to a
+    /// multiple. With handlers for whole work-groups so many calls are served at a time; with others, as many times
+    /// more as there are [`lanes`](Self::lanes).
     ///
-    /// A device runs as many of them as it has room for. Those that have not begun are not waited for: the work-group that has
-    /// begun first serves their ports, too. A group that runs takes the device's time also without calls, and on adapters that
-    /// are processors a processor: more than one are for cards, and for handlers that take long. In slices it means nothing.
+    /// A device runs as many work-groups as there is room for. Work-groups that have not begun are not waited for: the
+    /// first work-group to begin serves their ports, too. A running group takes the device's time also without calls,
+    /// and on adapters that are processors a processor: several groups are for cards, and for slow handlers. In slices
+    /// the number means nothing.
     pub fn work_groups(mut self, groups: usize) -> Self {
         self.groups = groups;
         self
@@ -205,10 +208,11 @@ impl PersistentKernelBuilder {
         self
     }
 
-    /// Has kernels of up to so many other devices call in place, through pages of the host that the server looks at itself
-    /// (default 0, at most 16; [`Launch::server`](crate::Launch::server)). It costs the server a look at these pages. Devices
-    /// that are more, or that do not use the host's memory in place, call through threads of the host; where the server's own
-    /// device does not, all do. Kernels of the server's own device may call as far as they do not wait.
+    /// Has kernels of up to so many other devices call in place, through pages of the host looked at by the server
+    /// itself (default 0, at most 16; [`Launch::server`](crate::Launch::server)). The price for the server is a look at
+    /// the pages. Further devices, and devices without in-place use of the host's memory, call through threads of the
+    /// host; where the server's own device has no such use, all devices do. Kernels of the server's own device may call
+    /// as far as they do not wait.
     pub fn callers(mut self, devices: usize) -> Self {
         self.callers = devices;
         self
@@ -234,7 +238,7 @@ impl PersistentKernelBuilder {
         }
     }
 
-    /// Refuses a kernel that could not be launched without lent memory.
+    /// Refuses a kernel impossible to launch without lent memory.
     fn takes_no_lent_memory(&self, kernel: &Kernel) -> Result<(), ServerError> {
         match kernel.shared.compiled.system {
             true => Err(ServerError::LentMemory {
@@ -244,7 +248,7 @@ impl PersistentKernelBuilder {
         }
     }
 
-    /// Compiles the polling kernel and starts the server. It is launched by the first call.
+    /// Compiles the polling kernel and starts the server. The first call launches the kernel.
     ///
     /// # Errors
     /// [`ServerError`].

@@ -1,10 +1,10 @@
 //! Many calls at a time where calls travel in slices: the caller writes the slice and reads its answers directly,
 //! instead of using the ports call by call.
 //!
-//! Such slices and those of the ports take turns. All calls of a bulk slice are of one function, with a kernel of its
-//! own ([`packed`](super::packed)): nothing common to all calls is said or looked up for each. Each call has a *mark*
-//! (`kernel/server/packing.rs`), so a part that a driver has cut is noticed, and a failing call fails alone. The mark,
-//! and a `Result` for each call, are the remaining cost over a loop written by hand.
+//! Such slices and the slices of the ports take turns. All calls of a bulk slice are of one function, with a kernel of
+//! its own ([`packed`](super::packed)): nothing common to all calls is said or looked up for each. Each call has a
+//! *mark* (`kernel/server/packing.rs`), so a part cut off by a driver is noticed, and a failing call fails alone. The
+//! mark, and a `Result` for each call, are the remaining cost over a loop written by hand.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{Ordering, fence};
@@ -26,7 +26,7 @@ pub(super) struct Bulk {
     /// The serving kernel.
     pub packed: Arc<Packed>,
     pub count: usize,
-    /// With room for the header. Taken when they are sent.
+    /// With room for the header. Taken when sent.
     words: Mutex<Vec<u32>>,
     answers: Mutex<Option<Answers>>,
 }
@@ -82,7 +82,7 @@ impl Bulks {
         lock(&self.0).pop_front()
     }
 
-    /// It could not be sent now.
+    /// The slice could not be sent now.
     pub fn put_back(&self, bulk: Arc<Bulk>) {
         lock(&self.0).push_front(bulk);
     }
@@ -252,8 +252,7 @@ mod tests {
                 sender.send(answers).unwrap();
             }
         });
-        // The behaviour of a relay that fails and is restarted while the caller is asleep: the stage is the same as
-        // before.
+        // The behaviour of a relay failing and restarted while the caller is asleep: the stage is the same as before.
         drop(core.bulks.pop());
         let minute = Duration::from_secs(60);
         let told = receiver.recv_timeout(minute).unwrap();

@@ -30,7 +30,7 @@ use crate::rpc::{Backoff, HostServices, Services, WaitBudget};
 /// Ports of kernels on the server's own device: calls that can be under way between two launches.
 const LOCAL_PORTS: usize = 512;
 
-/// The parts for building kernels that serve calls between launches.
+/// The parts for building kernels serving calls between launches.
 #[derive(Clone)]
 pub(super) struct Recipe {
     pub program: Program,
@@ -43,7 +43,7 @@ pub(super) struct Recipe {
     pub payload: usize,
 }
 
-/// What serves the ports of the server's own device.
+/// The kernels serving the ports of the server's own device.
 struct Local {
     ports: Arc<KernelPorts>,
     launch: Launch,
@@ -56,7 +56,7 @@ pub(super) struct Callers {
     /// The devices' areas, in order.
     areas: Mutex<Vec<(u64, Arc<KernelPorts>)>>,
     local: Mutex<Option<Local>>,
-    /// What forwards the calls of devices without an area.
+    /// The services forwarding the calls of devices without an area.
     bridge: Mutex<Option<HostServices>>,
 }
 
@@ -85,7 +85,7 @@ impl Callers {
         (self.core.device.as_ref()).is_some_and(|own| Arc::ptr_eq(&own.shared, device))
     }
 
-    /// An area for another device, if one can be had; else why not.
+    /// An area for another device, if any can be had; else why not.
     fn area(&self, device: &DeviceShared) -> Result<Arc<KernelPorts>, String> {
         let mut areas = lock(&self.areas);
         if let Some((_, known)) = areas.iter().find(|(id, _)| *id == device.id) {
@@ -118,7 +118,7 @@ impl Callers {
         Ok(ports)
     }
 
-    /// The services that forward calls of kernels of other devices.
+    /// The services forwarding calls of kernels of other devices.
     fn bridge(&self, caller: &Caller<'_>, why: String) -> Result<Arc<Services>, LaunchError> {
         let server = self.core.place();
         let out_of_reach = |why: String| LaunchError::ServerOutOfReach {
@@ -145,7 +145,7 @@ impl Callers {
         Ok(Arc::clone(&bridge.insert(made).shared))
     }
 
-    /// Whether no kernel of `device` that uses the heap runs beside the server's.
+    /// Whether no heap-using kernel of `device` runs beside the server's.
     fn has_turns_of_heap(&self, device: &DeviceShared) -> bool {
         let (Some(heap), Some(own)) = (&self.core.heap, &self.core.device) else {
             return false;
@@ -239,7 +239,7 @@ impl Callee for Callers {
             return Ok(Route::Ports(self.local(caller)?));
         }
         let area = match caller.packs {
-            // The polling kernel takes one call out of a port.
+            // The polling kernel takes a call out of a port.
             true => Err("whole work-groups call, in packets".to_owned()),
             false => self.area(caller.device),
         };
@@ -287,7 +287,7 @@ impl std::fmt::Debug for Callers {
     }
 }
 
-/// A launch of another device that may call: the relay looks for calls until the launch is over.
+/// A possibly calling launch of another device: the relay looks for calls until the launch is over.
 struct RemoteLaunch {
     core: Arc<Core>,
     /// 0: not submitted; 1: on its way; 2: over.
@@ -325,36 +325,38 @@ impl Drop for RemoteLaunch {
 }
 
 impl ProgramBuilder {
-    /// Lets the program's kernels call the functions of `server` by name, in the same way as functions of the host: `f(x)`,
-    /// `f_try(x)`, `f_post(x)`, `f_begin(x)` and `f_collect(ticket)`; see [`HostServices`](crate::HostServices) for their
-    /// meaning, and [`Launch::server`] for where each works. Structures in the signatures are those of this program, and
-    /// must have the server's layout in memory.
+    /// Lets the program's kernels call the functions of `server` by name, in the same way as functions of the host:
+    /// `f(x)`, `f_try(x)`, `f_post(x)`, `f_begin(x)` and `f_collect(ticket)`; see [`HostServices`](crate::HostServices)
+    /// for their meaning, and [`Launch::server`] for where each works. Structures in the signatures are structures of
+    /// this program, and must have the server's layout in memory.
     pub fn server(self, server: &PersistentKernel) -> Self {
         self.callee("server", &server.callers.calls)
     }
 }
 
 impl Launch {
-    /// Gives the server on a device that the kernel calls ([`ProgramBuilder::server`]).
+    /// Gives the server on a device called by the kernel ([`ProgramBuilder::server`]).
     ///
     /// - *On another device* the kernel's calls are served during the launch: by the server itself, if both devices use
     ///   pages of the host in place and the server was started for this
-    ///   ([`PersistentKernelBuilder::callers`](crate::server::PersistentKernelBuilder::callers)), with 16 ports for each
-    ///   device, so that more callers wait for each other; elsewhere, and where whole work-groups call (`f_group`), through threads of the host, which take the calls and
-    ///   make them ([`ServerStatistics::forwarded`](crate::server::ServerStatistics::forwarded) counts them). On adapters with a loop budget a call that the server has not begun in time
-    ///   is taken back with the status `CALL_BUSY`, and one that was begun and not answered has the status
-    ///   `CALL_TIMED_OUT`, like calls of the host.
+    ///   ([`PersistentKernelBuilder::callers`](crate::server::PersistentKernelBuilder::callers)), with 16 ports for
+    ///   each device, so that more callers wait for each other; elsewhere, and where whole work-groups call
+    ///   (`f_group`), through threads of the host taking and making the calls
+    ///   ([`ServerStatistics::forwarded`](crate::server::ServerStatistics::forwarded) counts them). On adapters with a
+    ///   loop budget a call not begun in time is taken back with the status `CALL_BUSY`, and a call begun and not
+    ///   answered has the status `CALL_TIMED_OUT`, like calls of the host.
     /// - *On the server's own device*, where kernels run in turn, the calls posted by a kernel (`f_begin`, `f_post`)
     ///   are served behind the kernel in the same command buffer, without a way to the host and back, and the next
     ///   launch collects the answers (`f_collect`). A launch can post as many calls as there are free ports of 512; a
-    ///   call without a port has a status for that.
+    ///   call without a port has a status of its own.
     ///
-    /// A handler that gives up, or takes too many turns, answers with `CALL_FAILED` or `CALL_TOO_MANY_TURNS`; once the server
-    /// has been stopped calls have the status `CALL_STOPPED`. The launch does not keep the server running.
+    /// A handler giving up, or taking too many turns, answers with `CALL_FAILED` or `CALL_TOO_MANY_TURNS`; once the
+    /// server has been stopped calls have the status `CALL_STOPPED`. The launch does not keep the server running.
     ///
-    /// Submitting fails with [`LaunchError::WaitsForItself`]; with [`LaunchError::NeedsLiveMemory`] where a kernel waits on a
-    /// device that shows running kernels nothing; with [`LaunchError::ServerOutOfReach`] where a kernel waits for handlers
-    /// that follow pointers and one of the devices has a copy of the heap; or with [`LaunchError::ServerStopped`].
+    /// Submitting fails with [`LaunchError::WaitsForItself`]; with [`LaunchError::NeedsLiveMemory`] where a kernel
+    /// waits on a device showing running kernels nothing; with [`LaunchError::ServerOutOfReach`] where a kernel waits
+    /// for handlers that follow pointers and one of the devices has a copy of the heap; or with
+    /// [`LaunchError::ServerStopped`].
     pub fn server(self, server: &PersistentKernel) -> Self {
         self.callee(Arc::clone(&server.callers) as _)
     }

@@ -32,7 +32,7 @@ pub(super) use super::stage::Stage;
 const FAULTS: usize = 1024;
 /// Between two looks for calls of kernels.
 const NAP: Duration = Duration::from_micros(200);
-/// How long a caller waits for the message of a call that has failed: the lease ends at once then.
+/// How long a caller waits for the message of a failed call: the lease ends at once then.
 const FAULT_WAIT: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -45,7 +45,7 @@ pub(super) struct Core {
     pub frame: Frame,
     pub handlers: Vec<Arc<HandlerDeclaration>>,
     pub policy: LeasePolicy,
-    /// How many of the first ports are those of urgent calls.
+    /// How many of the first ports are for urgent calls.
     pub urgent: usize,
     /// The most turns of a call.
     pub turns: u32,
@@ -57,11 +57,11 @@ pub(super) struct Core {
     /// Calls posted so far, where the ports are the host's alone: elsewhere nobody asks, and all callers would write one word.
     pub posted: AtomicU64,
     pub leases: AtomicU32,
-    /// The last lease that is over, with its error.
+    /// The last finished lease, with its error.
     pub ended: AtomicU32,
-    /// The requests to leave that the lease on the device began with.
+    /// The requests to leave known to the lease on the device at its beginning.
     granted: AtomicU32,
-    /// The first request to leave behind those, and the count of calls served by then.
+    /// The first request to leave behind the known ones, and the count of calls served by then.
     asked: AtomicU64,
     pub counters: Counters,
     pub parker: Parker,
@@ -69,17 +69,17 @@ pub(super) struct Core {
     fault_noted: Condvar,
     pub spinners: AtomicUsize,
     pub processors: usize,
-    /// The lease that did not end.
+    /// The unending lease.
     pub stuck: Mutex<Option<Event>>,
     pub wakers: Arc<PendingWakers>,
     /// The heap, of a server following pointers, and how often the heap had grown at the launch of the current lease:
     /// the lease does not see later growth. The most there is where none is on the device.
     pub heap: Option<SharedHeap>,
     pub covered: AtomicU64,
-    /// Handlers see memory that launches and copies change: arguments, or device globals.
+    /// Handlers see memory changed by launches and copies: arguments, or device globals.
     pub sees_memory: bool,
     pub admission: Admission,
-    /// Launches of others go ahead of the next lease, on the processors that callers look for answers with.
+    /// Launches of others go ahead of the next lease, on the processors of callers looking for answers.
     pub others_first: AtomicBool,
     /// The host has the heap, so no lease can be launched.
     pub held: AtomicBool,
@@ -89,7 +89,7 @@ pub(super) struct Core {
     /// Has nobody ask for the answers of the next slice.
     #[cfg(test)]
     pub deaf: AtomicBool,
-    /// What others do while the next slice is gathered.
+    /// The work of others while the next slice is gathered.
     #[cfg(test)]
     pub meanwhile: Mutex<Option<Meanwhile>>,
     /// Launches of other devices with possible calls, on their way.
@@ -175,7 +175,7 @@ impl Core {
         self.wakers.look();
     }
 
-    /// Asks a running server to stop; false if it does not run.
+    /// Asks a running server to stop; false if not running.
     pub fn begin_stop(&self) -> bool {
         let was_running = self.stage.begin_stop();
         self.interrupt();
@@ -204,7 +204,7 @@ impl Core {
     /// Sets up a lease before its launch, given its turns and its first port; returns the initial count of requests to
     /// leave.
     pub fn grant(&self, lease: u32, most: u32, start: usize) -> u32 {
-        // A lease asked to end before it begins looks at all ports once.
+        // A lease asked to end before its beginning looks at all ports once.
         let granted = self.interrupts();
         self.frame.grant(lease, granted, most, start);
         self.granted.store(granted, Ordering::Release);
@@ -267,7 +267,7 @@ impl Core {
         let handler = handler.to_owned();
         match self.failure() {
             Some(failure) => CallError::Server { handler, failure },
-            // It is being restarted.
+            // The server is being restarted.
             None => CallError::Stopped { handler },
         }
     }
@@ -283,8 +283,8 @@ impl Core {
             .map_or_else(|| "the host".to_owned(), |device| device.name().to_owned())
     }
 
-    /// Whether the next lease, and the current lease, see what the caller has recorded, and all of the heap; asks the current
-    /// lease to end if not.
+    /// Whether the next lease, and the current lease, see the caller's recorded work, and all of the heap; asks the
+    /// current lease to end if not.
     pub fn is_up_to_date(&self) -> bool {
         if !self.admits() {
             return false;
@@ -302,7 +302,7 @@ impl Core {
     /// Tells the server of so many posted calls, the last at `port`.
     pub fn rung(&self, port: usize, posts: usize) {
         if self.frame.is_sliced() {
-            // Whoever sees the count sees the calls.
+            // A reader of the count sees the calls.
             self.posted.fetch_add(posts as u64, Ordering::Release);
         }
         if !self.is_sliced() {
@@ -311,7 +311,7 @@ impl Core {
         self.wake();
     }
 
-    /// Wakes the relay, should it sleep. Behind a post.
+    /// Wakes a sleeping relay. Behind a post.
     pub fn wake(&self) {
         self.parker.wake();
     }
@@ -329,7 +329,7 @@ impl Core {
             if is_awaited || self.stage() != Stage::Running {
                 return None;
             }
-            // Kernels ring no bell that the host hears.
+            // Kernels ring no bell heard by the host.
             Some(match self.remote_launches.load(Ordering::Acquire) {
                 0 => time,
                 _ => time.min(NAP),
@@ -340,7 +340,7 @@ impl Core {
         }
     }
 
-    /// Notes what a lease failed of.
+    /// Notes the failure of a lease.
     pub fn note_fault(&self, lease: u32, error: Arc<ExecutionError>) {
         let mut faults = lock(&self.faults);
         if faults.len() >= FAULTS {

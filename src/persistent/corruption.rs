@@ -1,4 +1,4 @@
-//! Corruption: writes of a device that no server makes.
+//! Corruption: writes of a device never made by a server.
 //!
 //! Memory of a device is never trusted: a driver, or another kernel, may have written there. A wrong answer cannot be
 //! told from a right one; but corruption that would have callers wait for ever, or leases follow each other without
@@ -12,7 +12,7 @@
 use super::frame::Frame;
 use super::settle::{self, Calls};
 
-/// Something that leases in a row have left.
+/// Something left by leases in a row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Missed<T>(Option<(T, u32)>);
 
@@ -31,11 +31,11 @@ impl<T: PartialEq + Copy> Missed<T> {
     }
 }
 
-/// A port, and what is wrong there.
+/// A port, and the fault there.
 pub(super) type Corruption = (usize, &'static str);
 
 impl Frame {
-    /// A lease's traces that no server leaves. `first`: a call seen and answerable by the lease, if there was one.
+    /// A lease's traces, never left by a server. `first`: a call seen and answerable by the lease, if there was one.
     pub fn corruption(&self, first: Option<(usize, u32)>) -> Option<Corruption> {
         let corruption_at = |port| Some((port, self.corruption_at(port)?));
         (0..self.layout().ports)
@@ -49,7 +49,7 @@ impl Frame {
             })
     }
 
-    /// A call without an answer that is hidden from the kernel: its post is unfinished, or the place was written over.
+    /// An unanswered call, hidden from the kernel: its post is unfinished, or the place was written over.
     pub fn first_hidden(&self) -> Option<(usize, u32)> {
         let calls = (0..self.layout().ports).map(|port| (port, self.request(port)));
         let mut left = calls.filter(|&call| settle::is_left(self, call));

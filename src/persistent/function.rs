@@ -12,10 +12,10 @@ use super::signature::{CallArguments, CallResult, check, take};
 use super::urgent::Priority;
 use crate::kernel::server::HandlerDeclaration;
 
-/// Words that calls have on the stack.
+/// The calls' words on the stack.
 pub(super) const FEW: usize = 32;
 
-/// Room for so many words: `few`, if they are enough.
+/// Room for so many words: `few`, if large enough.
 pub(super) fn room<'w>(
     words: usize,
     few: &'w mut [u32; FEW],
@@ -30,18 +30,18 @@ pub(super) fn room<'w>(
     }
 }
 
-/// How many handles of a handler there are for calls on their way, of which threads take one by their number.
+/// How many handles of a handler there are for calls on their way; threads take a handle by their number.
 const CALLEES: usize = 16;
 
-/// A handler of a server, as calls on their way hold it. All of 16 threads that begin calls would count the holders of one: on 16
-/// processors each count took so long that there were two fifths of the calls.
+/// A handler of a server, as held by calls on their way. All of 16 threads beginning calls would count the holders of a
+/// single handle: on 16 processors each count took so long that there were two fifths of the calls.
 #[repr(align(128))]
 pub(super) struct Callee {
     pub core: Arc<Core>,
     pub handler: Arc<HandlerDeclaration>,
 }
 
-/// A function that lives on a device, to be called with arguments `A` for a result `R`; from
+/// A function living on a device, to be called with arguments `A` for a result `R`; from
 /// [`PersistentKernel::function`].
 ///
 /// Cloning is cheap, and any number of threads may call at once: each call takes a separate port
@@ -63,7 +63,7 @@ impl PersistentKernel {
     /// The handler `name`, with the Rust types of its calls.
     ///
     /// # Errors
-    /// [`ServerError::NoHandler`]; [`ServerError::Signature`] when the types do not fit what the program declares.
+    /// [`ServerError::NoHandler`]; [`ServerError::Signature`] when the types do not fit the program's declaration.
     pub fn function<A: CallArguments, R: CallResult>(
         &self,
         name: &str,
@@ -115,13 +115,13 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
         self.call_until(arguments, Deadline::after(Some(timeout)))
     }
 
-    /// As [`DeviceFunction::call`], taking the call back after `time`: a call that was not begun by then never is
-    /// ([`CallError::Withdrawn`]), and a handler that runs is told, if it asks: in WGSL
-    /// `fn call_cancelled() -> bool` says whether the caller has taken back the call that is being served
-    /// ([`CallError::Cancelled`]). The port is free after the answer.
+    /// As [`DeviceFunction::call`], taking the call back after `time`: a call not begun by then never is
+    /// ([`CallError::Withdrawn`]), and a running handler is told on request: in WGSL `fn call_cancelled() -> bool` says
+    /// whether the caller has taken back the call being served ([`CallError::Cancelled`]). The port is free after the
+    /// answer.
     ///
-    /// On devices with memory of their own a call that was posted and has no answer in time is always `Cancelled`: it may have
-    /// been begun or not. In slices `call_cancelled` is always false, since running kernels see nothing of the host.
+    /// On devices with memory of their own a posted call without an answer in time is always `Cancelled`, begun or not.
+    /// In slices `call_cancelled` is always false, since running kernels see nothing of the host.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -168,14 +168,14 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
         self.callee().client(self.priority)
     }
 
-    /// The function as the program declares it.
+    /// The function as declared by the program.
     pub fn signature(&self) -> String {
         self.callee().handler.signature.text()
     }
 }
 
 impl<A, R> DeviceFunction<A, R> {
-    /// The handle that this thread counts.
+    /// The handle counted by this thread.
     pub(super) fn callee(&self) -> &Arc<Callee> {
         &self.callees[PortClient::thread() % CALLEES]
     }

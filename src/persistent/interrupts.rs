@@ -1,12 +1,12 @@
-//! The number of requests for the queue, and the part of that known to the lease on the device.
+//! The number of requests for the queue, and the part known to the lease on the device.
 //!
 //! An asker counts first and writes the count then, and looks again whether another asker was faster: an older count
-//! written last would take the newer count back, and a lease that believes to be unasked would be taken for stuck. The
-//! model found that.
+//! written last would take the newer count back, and a lease believing to be unasked would be taken for stuck. The
+//! model found the case.
 
 use super::sync::atomic::{AtomicU32, Ordering, fence};
 
-/// Counts who asks. A lease is granted the current count at its start, and ends on reading another count.
+/// Counts the askers. A lease is granted the current count at its start, and ends on reading another count.
 #[derive(Debug, Default)]
 pub(super) struct Interrupts(AtomicU32);
 
@@ -16,8 +16,8 @@ impl Interrupts {
     }
 
     /// Asks once: `tell` writes a count where the lease sees it. The last write must be the last count, however late a
-    /// writer is: an older count would take later ones back, and make the relay believe in a request that the lease has
-    /// not seen.
+    /// writer is: an older count would take later ones back, and make the relay believe in a request unseen by the
+    /// lease.
     pub fn ask(&self, tell: impl Fn(u32)) {
         let mut number = self.0.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
         loop {

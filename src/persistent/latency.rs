@@ -1,20 +1,20 @@
-//! How long calls take and how long they find no lease: histograms that many threads count in without a lock.
+//! How long calls take and how long calls find no lease: histograms for many counting threads, without a lock.
 //!
-//! A bucket is a quarter of a power of two wide, so a quantile is at most a quarter too high. Threads count in stripes of
-//! their own, each on cache lines of its own; a reader adds the stripes up. A count costs a look at the clock and one
-//! addition to a word that few threads share.
+//! A bucket is a quarter of a power of two wide, so a quantile is at most a quarter too high. Threads count in stripes
+//! of their own, each on cache lines of its own; a reader adds the stripes up. A count costs a look at the clock and
+//! one addition to a word shared by few threads.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The first power of two, in nanoseconds: what is shorter is in the first bucket.
+/// The first power of two, in nanoseconds: shorter times are in the first bucket.
 const FIRST: u32 = 6;
-/// The last: what is longer (two minutes) is in the last bucket.
+/// The last: longer times (two minutes) are in the last bucket.
 const LAST: u32 = 37;
 /// Buckets of a power of two.
 const PARTS: u32 = 4;
 const BUCKETS: usize = 1 + ((LAST - FIRST) * PARTS) as usize;
-/// Stripes that threads share.
+/// Stripes shared by threads.
 const STRIPES: usize = 16;
 
 /// The bucket of so many nanoseconds.
@@ -59,7 +59,7 @@ impl LatencyHistogram {
         self.counts.iter().sum()
     }
 
-    /// A time that is not exceeded by the share `quantile` (0 to 1) of all: 0.5 for the median, 0.99 for one in a hundred. None
+    /// A time not exceeded by the share `quantile` (0 to 1) of all: 0.5 for the median, 0.99 for one in a hundred. None
     /// before anything was counted.
     pub fn quantile(&self, quantile: f64) -> Option<Duration> {
         let all = self.count();
@@ -115,7 +115,7 @@ impl Default for Latencies {
 }
 
 thread_local! {
-    /// The stripe that this thread counts in.
+    /// The stripe for this thread's counts.
     static STRIPE: usize = {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES
@@ -124,7 +124,7 @@ thread_local! {
 
 impl Latencies {
     pub fn record(&self, time: Duration) {
-        // At the very end of a thread there is no stripe of its own.
+        // At the very end of a thread the thread's own stripe is gone.
         let stripe = STRIPE.try_with(|stripe| *stripe).unwrap_or(0);
         let Some(stripe) = self.0.get(stripe) else {
             return;

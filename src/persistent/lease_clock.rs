@@ -1,9 +1,9 @@
 //! Ends leases on time while their relay is held up.
 //!
-//! A relay that looks after a lease waits inside the driver, and a driver may keep it there: NVIDIA's holds one lock of
-//! the process while a device is opened, until the card has switched contexts, which waits for the lease
-//! (`device::release`). The lease would end when the relay asks it to. So a thread that never enters a driver asks in
-//! the relay's place.
+//! A relay looking after a lease waits inside the driver, and a driver may keep the relay there: NVIDIA's holds a lock
+//! of the process while a device is opened, until the card has switched contexts, and the switch waits for the lease
+//! (`device::release`). The lease would end at the relay's request. So a thread never entering a driver asks in the
+//! relay's place.
 
 use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::device::wait::lock;
 /// The clock of the process.
 static CLOCK: OnceLock<Option<LeaseClock>> = OnceLock::new();
 
-/// Leases, and when they are due.
+/// Leases, and their due times.
 #[derive(Default)]
 struct LeaseClock {
     leases: Mutex<Leases>,
@@ -33,15 +33,15 @@ struct Running {
     ask: Box<dyn FnOnce() + Send>,
 }
 
-/// A lease that is looked after: until this value is dropped.
+/// A lease under watch: until this value is dropped.
 pub(super) struct Watched {
     clock: &'static LeaseClock,
     number: u64,
 }
 
 /// Calls `ask` once so much time has passed, unless the value returned was dropped before. `ask` must not enter a
-/// driver, nor wait; what it holds is dropped with that value at the latest, by whoever drops it. `None` where no
-/// thread could be had: then nobody asks.
+/// driver, nor wait; its contents are dropped with the returned value at the latest, by the same thread. `None` where
+/// no thread could be had: then nobody asks.
 pub(super) fn ask_after(time: Duration, ask: impl FnOnce() + Send + 'static) -> Option<Watched> {
     let clock = CLOCK.get_or_init(start).as_ref()?;
     let due = Instant::now().checked_add(time)?;
@@ -98,7 +98,7 @@ impl LeaseClock {
                 leases = woken.unwrap_or_else(PoisonError::into_inner).0;
                 continue;
             }
-            // Asked with the lock: whoever drops `Watched` waits for it, and holds the server meanwhile.
+            // Asked with the lock: a thread dropping `Watched` waits for the lock, and holds the server meanwhile.
             if let Some(index) = leases.running.iter().position(|lease| lease.due == due) {
                 (leases.running.swap_remove(index).ask)();
             }

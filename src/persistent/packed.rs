@@ -1,5 +1,5 @@
-//! The kernels that serve slices of calls of a single function, as used by batches. Each is compiled for the first
-//! batch of its function, on the calling thread.
+//! The kernels for slices of calls of a single function, as used by batches. Each is compiled for the first batch of
+//! its function, on the calling thread.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -15,12 +15,12 @@ use crate::kernel::server::{SLICE_ENTRY, write_packed};
 use crate::launch::{Launch, LaunchError};
 use crate::memory::DeviceBuffer;
 
-/// Builds them.
+/// Builds the kernels.
 pub(super) struct Packer {
     recipe: Recipe,
     /// Calls of a slice at most.
     pub most: usize,
-    /// By the numbers of the functions. While one is compiled the others are to be had.
+    /// By the numbers of the functions. While a kernel is compiled the others are to be had.
     kernels: Mutex<HashMap<u32, Arc<Place>>>,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Packed {
     pub packing: Packing,
 }
 
-/// A launch of one.
+/// A launch of such a kernel.
 pub(super) struct Pack {
     pub opcode: u32,
     pub packing: Packing,
@@ -50,7 +50,7 @@ impl Packer {
         }
     }
 
-    /// The kernel for that function of the server.
+    /// The kernel for the given function of the server.
     pub fn packed(&self, core: &Core, opcode: u32) -> Result<Arc<Packed>, LaunchError> {
         let place = Arc::clone(lock(&self.kernels).entry(opcode).or_default());
         let mut place = lock(&place);
@@ -84,7 +84,7 @@ impl Packer {
         Ok(packed)
     }
 
-    /// A launch of such a kernel with the memory of a slot. Compiles nothing: whoever asks has the slices.
+    /// A launch of such a kernel with the memory of a slot. Compiles nothing: the asking thread has the slices.
     pub fn pack(
         &self,
         packed: &Packed,

@@ -1,7 +1,7 @@
 //! The sleep of an idle relay, and its waking by the poster of a call.
 //!
-//! The fence on either side of the last look makes sure that a caller that posts and a relay that goes to sleep do not
-//! miss each other: one of the two sees the other.
+//! The fence on either side of the last look makes sure that a posting caller and a relay going to sleep do not miss
+//! each other: either the caller or the relay sees the other.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(super) struct Parker {
 }
 
 impl Parker {
-    /// Wakes the relay, should it sleep. Behind a post.
+    /// Wakes a sleeping relay. Behind a post.
     pub fn wake(&self) {
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) {
@@ -24,8 +24,8 @@ impl Parker {
         }
     }
 
-    /// Sleeps as long as `look` says unless the bell is rung, or not at all, and returns `false`, if it has found something
-    /// to do.
+    /// Sleeps as long as `look` says unless the bell is rung, or not at all, and returns `false`, if the look has found
+    /// something to do.
     pub fn sleep(&self, look: impl FnOnce() -> Option<Duration>) -> bool {
         let known = self.bell.count();
         self.asleep.store(true, Ordering::Relaxed);

@@ -26,8 +26,8 @@ const LOOKS: u32 = 128;
 
 /// A call on its way; from [`DeviceFunction::begin`]. Wait, or `.await`.
 ///
-/// Dropping the future leaves the call: the answer is not asked for any more, and the port is given back when the server
-/// has answered. A call that the server has not taken yet is served all the same, unless it was taken back before
+/// Dropping the future leaves the call: the answer is not asked for any more, and the port is given back when the
+/// server has answered. A call not yet taken by the server is served all the same, unless taken back before
 /// ([`PendingCall::cancel`]).
 #[must_use = "the answer of a call that is dropped is lost"]
 pub struct PendingCall<R> {
@@ -43,12 +43,12 @@ enum State {
     /// No port was free yet.
     Wanted(Vec<u32>, Queued),
     Posted(Posted),
-    /// It could not be posted, or has been answered.
+    /// The call could not be posted, or has been answered.
     Over(Option<CallError>),
 }
 
 thread_local! {
-    /// Calls begun by this thread that have no port yet.
+    /// Calls begun by this thread, without a port so far.
     static QUEUED: Arc<AtomicUsize> = Arc::default();
 }
 
@@ -120,9 +120,10 @@ impl<R: CallResult> PendingCall<R> {
         Ok(take(results))
     }
 
-    /// Takes the call back: if it was not begun it never is, and fails with [`CallError::Withdrawn`]; if it was, its handler
-    /// is told, if it asks (`call_cancelled()`, see [`DeviceFunction::call_with_deadline`]), and the call ends as the handler
-    /// does. The outcome is waited for as before, by [`PendingCall::wait`] or `.await`. To cancel twice does nothing.
+    /// Takes the call back: a call not begun never is, and fails with [`CallError::Withdrawn`]; a begun call's handler
+    /// is told on request (`call_cancelled()`, see [`DeviceFunction::call_with_deadline`]), and the call ends as the
+    /// handler does. The outcome is waited for as before, by [`PendingCall::wait`] or `.await`. To cancel twice does
+    /// nothing.
     pub fn cancel(&mut self) {
         match &self.state {
             State::Posted(posted) => self.client().withdraw(*posted),
@@ -134,7 +135,7 @@ impl<R: CallResult> PendingCall<R> {
         }
     }
 
-    /// Counts an answered call, whose port is the next one that this thread looks at.
+    /// Counts an answered call, with the port to be looked at next by this thread.
     fn count(&self, posted: Posted) {
         PortClient::prefer(posted.port);
         (self.callee.core.counters.call_latency).record(self.begun.elapsed());
@@ -147,7 +148,7 @@ impl<R: CallResult> PendingCall<R> {
         })
     }
 
-    /// Looks for a port once more, if the call has none; `false` if it has none yet.
+    /// Looks for a port once more, if the call has none; `false` if still none.
     fn try_begin(&mut self) -> bool {
         if let State::Wanted(arguments, _) = &self.state {
             match self.client().try_post(arguments) {
@@ -159,7 +160,7 @@ impl<R: CallResult> PendingCall<R> {
         true
     }
 
-    /// The result, if it is there.
+    /// The result, if ready.
     fn try_end(&mut self) -> Option<Result<R, CallError>> {
         self.try_begin();
         let client = self.callee.client(self.priority);
@@ -322,9 +323,9 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
         }
     }
 
-    /// Calls the function with what `arguments` gives, a `window` of calls ahead of the results, which come in order: a
-    /// stream through the server, to be iterated, or awaited ([`CallSequence::into_stream`]). Arguments are pulled as
-    /// there are ports for them. Dropping the sequence cancels the calls on their way. Sequences used in turns by a
+    /// Calls the function with the items of `arguments`, a `window` of calls ahead of the results; results come in
+    /// order: a stream through the server, to be iterated, or awaited ([`CallSequence::into_stream`]). Arguments are
+    /// pulled as there are ports. Dropping the sequence cancels the calls on their way. Sequences used in turns by a
     /// thread should fit into the ports together.
     pub fn sequence<I: IntoIterator<Item = A>>(
         &self,
@@ -340,7 +341,7 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
     }
 }
 
-/// The results of calls that are all needed.
+/// The results of calls, all needed.
 struct All<R> {
     values: Vec<R>,
     failed: Option<CallError>,
@@ -391,8 +392,8 @@ impl<A: CallArguments, R: CallResult, I: Iterator<Item = A>> CallSequence<A, R, 
         })
     }
 
-    /// Begins calls until the window is full, or one has to wait for a port. No call is begun behind an unposted one:
-    /// calls asked for later would hold all ports, without a reader.
+    /// Begins calls until the window is full, or a call has to wait for a port. No call is begun behind an unposted
+    /// one: calls asked for later would hold all ports, without a reader.
     fn fill(&mut self) {
         while self.on_their_way.len() < self.window {
             let last = self.on_their_way.back_mut();

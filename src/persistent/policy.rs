@@ -1,40 +1,40 @@
 //! The length of leases, and the time after which an idle server goes to sleep.
 //!
 //! After two milliseconds without calls a lease is asked to leave, and the relay sleeps until the next post rings. A
-//! lease that ends by turns or by time before that is renewed; a lease that made room is not, unless the policy says
-//! that the server never leaves: other work is not to make way again and again for a server without calls.
+//! lease ending earlier by turns or by time is renewed; a lease that made room is not, unless the policy never lets the
+//! server leave: other work is not to make way again and again for a server without calls.
 
 use std::time::Duration;
 
 use crate::device::Capabilities;
 
-/// How a server takes turns with everything else on its device.
+/// The turns of a server with everything else on its device.
 ///
-/// A server is a relay of *leases*: launches of the same polling kernel, each of which ends in bounded time and is
-/// followed by the next. All that is known of calls lies in the ports, so callers do not notice.
+/// A server is a relay of *leases*: launches of the same polling kernel, each ending in bounded time and followed by
+/// the next. All knowledge of calls lies in the ports, so callers do not notice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeasePolicy {
-    /// The longest lease: what watchdogs and other users of the device have to bear. A running handler is not ended by
-    /// the limit.
+    /// The longest lease: the burden on watchdogs and other users of the device. A running handler is not ended by the
+    /// limit.
     pub time: Duration,
-    /// After so much time without calls the server leaves the device; the next call launches it again. Before that time
-    /// a lease is followed by another without calls, too, unless the lease has made room for other work.
-    /// [`Duration::MAX`]: the server never leaves but to make room; [`Duration::ZERO`]: as soon as the absence of calls
-    /// is seen.
+    /// After so much time without calls the server leaves the device; the next call launches it again. Earlier a lease
+    /// is followed by another without calls, too, unless the lease has made room for other work. [`Duration::MAX`]: the
+    /// server never leaves but to make room; [`Duration::ZERO`]: as soon as the absence of calls is seen.
     pub idle: Duration,
     /// A lease still there so long after the request to end, and serving no calls, is reported as stuck, as soon as the
     /// machine has had time for this process since: on a busy machine later. The first lease has half a minute to begin:
     /// drivers compile a kernel at its first launch.
     pub stuck: Duration,
-    /// How many submissions of others that follow each other closely (within 250 microseconds, or a millisecond on software
-    /// adapters) go ahead of the next lease once one has made room: 5 by default, and calls wait for as many. 0: leases and
-    /// others take turns, so that each submission waits for a lease to end.
+    /// How many submissions of others in close succession (within 250 microseconds, or a millisecond on software
+    /// adapters) go ahead of the next lease once one has made room: 5 by default, and calls wait for as many. 0: leases
+    /// and others take turns, so that each submission waits for a lease to end.
     pub gives_way: u32,
 }
 
 impl LeasePolicy {
-    /// What suits a device: leases of 100 ms on software adapters, which no watchdog looks at, and of 20 ms elsewhere.
+    /// The policy suiting a device: leases of 100 ms on software adapters, out of sight of watchdogs, and of 20 ms
+    /// elsewhere.
     pub fn of(capabilities: &Capabilities) -> Self {
         Self {
             time: Duration::from_millis(if capabilities.software { 100 } else { 20 }),
@@ -68,14 +68,14 @@ impl LeasePolicy {
         self
     }
 
-    /// Replaces how many submissions that follow each other go ahead of a lease.
+    /// Replaces the number of submissions in succession that go ahead of a lease.
     #[must_use]
     pub fn gives_way(mut self, submissions: u32) -> Self {
         self.gives_way = submissions;
         self
     }
 
-    /// Replaces the time after which a lease that does not end is stuck.
+    /// Replaces the time after which an unending lease is stuck.
     #[must_use]
     pub fn stuck(mut self, time: Duration) -> Self {
         self.stuck = time;

@@ -29,7 +29,7 @@ pub use function::{PooledCall, PooledFunction};
 
 /// Between two attempts to mend a member: the first, and the longest.
 const ATTEMPTS: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(10));
-/// Failures in a row after which a member is put together anew.
+/// Failures in a row before a member is put together anew.
 const FAILURES: u32 = 2;
 
 /// Puts a member together.
@@ -72,7 +72,7 @@ pub(super) struct Shared {
     restarts: AtomicU64,
 }
 
-/// A member of a pool: a server, which may be replaced.
+/// A member of a pool: a replaceable server.
 pub(super) struct Member {
     server: Mutex<Arc<PersistentKernel>>,
     /// Calls of the pool on their way.
@@ -90,11 +90,11 @@ struct Mending {
 }
 
 impl ServerPool {
-    /// Starts `members` servers: `start` is called with the number of each, from 0, and once more for a member that cannot be
-    /// started again as it is, for instance because its device is lost.
+    /// Starts `members` servers: `start` is called with the number of each, from 0, and once more for a member
+    /// impossible to start again unchanged, for instance because its device is lost.
     ///
     /// # Errors
-    /// [`ServerError::EmptyPool`] without members; what `start` fails with.
+    /// [`ServerError::EmptyPool`] without members; the errors of `start`.
     pub fn start<E: From<ServerError> + Display>(
         members: usize,
         start: impl Fn(usize) -> Result<PersistentKernel, E> + Send + Sync + 'static,
@@ -126,7 +126,7 @@ impl ServerPool {
         self.shared.restarts.load(Ordering::Relaxed)
     }
 
-    /// Stops all servers, as [`PersistentKernel::stop`] does; none of them is started again.
+    /// Stops all servers, as [`PersistentKernel::stop`] does; none is started again.
     pub fn stop(&self) {
         self.shared.is_stopped.store(true, Ordering::SeqCst);
         for member in &self.shared.members {
@@ -157,7 +157,7 @@ impl Member {
         lock(&self.server).core.stage() != Stage::Running
     }
 
-    /// Notes that a call was answered.
+    /// Notes an answered call.
     fn answered(&self) {
         if self.failures.swap(0, Ordering::Relaxed) != 0 {
             lock(&self.mending).pause = ATTEMPTS.0;
@@ -166,8 +166,8 @@ impl Member {
 }
 
 impl Shared {
-    /// The member for the next call: of those that serve, the one with the fewest calls. If none serves, any: its server
-    /// says why.
+    /// The member for the next call: of the serving members, the one with the fewest calls. If none serves, any: its
+    /// server says why.
     fn pick(self: &Arc<Self>) -> usize {
         let members = self.members.len();
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
@@ -187,7 +187,7 @@ impl Shared {
         best.map_or(turn % members, |(index, _)| index)
     }
 
-    /// Has a thread start a lost member again, unless one does, or did just now.
+    /// Has a thread start a lost member again, unless a thread does, or did just now.
     fn mend(self: &Arc<Self>, index: usize) {
         let member = &self.members[index];
         {
@@ -201,7 +201,7 @@ impl Shared {
             mending.next = now.checked_add(mending.pause);
             mending.pause = (mending.pause * 2).min(ATTEMPTS.1);
         }
-        // The pool may go meanwhile, and with it the servers: this thread is the last then.
+        // The pool may go meanwhile, together with the servers: the last holder is this thread then.
         let weak = Arc::downgrade(self);
         let thread = std::thread::Builder::new()
             .name("tombolo pool".to_owned())

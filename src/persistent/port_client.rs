@@ -1,9 +1,9 @@
 //! A single call at a single port: the post, and the wait for the answer.
 //!
 //! Callers look for some microseconds, as many at once as leave a processor to the server, and then sleep, twice as
-//! long each time. A call that is dropped leaves its port to the server, by the same rule as on the other side: the
-//! port is free when the mailboxes agree. No call is posted behind one of the same thread that waits for a port: it
-//! would be answered, keep its port, and be asked for after that one.
+//! long each time. A dropped call leaves its port to the server, by the same rule as on the other side: the port is
+//! free when the mailboxes agree. No call is posted behind an unposted call of the same thread: the later call would be
+//! answered, keep its port, and be asked for after the earlier call.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -23,41 +23,41 @@ use crate::rpc::port::client::{Client, Posted};
 use crate::rpc::port::layout::LINE;
 use crate::rpc::port::words::Words as _;
 
-/// The answer to a call that was withdrawn before it was begun.
+/// The answer to a call withdrawn before its beginning.
 const WITHDRAWN: u32 = CallStatus::Busy.code();
-/// Looks at an answer that follow each other at once: some microseconds.
+/// Looks at an answer in direct succession: some microseconds.
 const LOOKS: u32 = 20_000;
-/// Between two looks at what has become of the server.
+/// Between two looks at the state of the server.
 const ROUND: u32 = 64;
-/// Looks of a caller across a bus before it asks whether it may go on looking, which is a word that all callers write: most calls
-/// are answered by then.
+/// Looks of a caller across a bus before the caller asks whether to go on looking, through a word written by all
+/// callers: most calls are answered by then.
 const UNASKED: u32 = 2 * ROUND;
 /// The longest sleep of a caller with a slice on its way, woken by the answer.
 const LANDING: Duration = Duration::from_millis(20);
 
 thread_local! {
-    /// The number of this thread among those that call.
+    /// The number of this thread among the calling threads.
     static NUMBER: usize = {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         NEXT.fetch_add(1, Ordering::Relaxed)
     };
-    /// The port that this thread has used last.
+    /// The port used last by this thread.
     static LAST: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Where the thread of that number begins to look for one of `ports` ports. Threads that follow each other begin in
-/// different lines of mailboxes: each answer would take the line from the caches of all who look at a mailbox in it.
+/// Where the thread of the given number begins to look for one of `ports` ports. Threads with neighbouring numbers
+/// begin in different lines of mailboxes: each answer would take the line from the caches of all readers of the line.
 fn first_port(thread: usize, ports: usize) -> usize {
     let lines = ports.div_ceil(LINE).max(1);
     (thread % lines * LINE + thread / lines % LINE) % ports.max(1)
 }
 
-/// The time that a caller has.
+/// A caller's time.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Deadline {
     begun: Instant,
     time: Option<Duration>,
-    /// A call that has no answer by then is withdrawn, instead of left.
+    /// A call without an answer by then is withdrawn, instead of left.
     withdraws: bool,
 }
 
@@ -70,7 +70,7 @@ impl Deadline {
         }
     }
 
-    /// The same, behind which a call is withdrawn.
+    /// The same, and a call is withdrawn behind the deadline.
     pub fn withdrawing_after(time: Duration) -> Self {
         Self {
             withdraws: true,
@@ -83,7 +83,7 @@ impl Deadline {
         self.begun.elapsed()
     }
 
-    /// What is left; the error when nothing is.
+    /// The time left; the error when nothing is left.
     fn left(&self, handler: &str) -> Result<Option<Duration>, CallError> {
         let Some(time) = self.time else {
             return Ok(None);
@@ -102,7 +102,7 @@ impl Deadline {
     }
 }
 
-/// The right to look again and again: threads that do so must leave a processor to the server.
+/// The right to look again and again: such threads must leave a processor to the server.
 struct Spinner<'c>(&'c AtomicUsize);
 
 impl<'c> Spinner<'c> {
@@ -120,11 +120,11 @@ impl Drop for Spinner<'_> {
     }
 }
 
-/// The time for words to arrive after the lease that wrote them: over a bus words come in any order.
+/// The time for words to arrive after the end of the writing lease: over a bus words come in any order.
 pub(super) const ARRIVAL: Duration = Duration::from_millis(100);
 
-/// How many leases had ended when an answer with inconsistent words was first seen, and since when the lease that wrote
-/// the answer is over.
+/// How many leases had ended when an answer with inconsistent words was first seen, and since when the writing lease is
+/// over.
 #[derive(Debug, Default)]
 pub(super) struct PendingVerification {
     ended: Option<u32>,
@@ -147,7 +147,7 @@ impl<'c> PortClient<'c> {
         }
     }
 
-    /// The same for calls of that priority.
+    /// The same for calls of the given priority.
     pub fn at(self, priority: Priority) -> Self {
         Self { priority, ..self }
     }
@@ -168,14 +168,14 @@ impl<'c> PortClient<'c> {
         Client::within(frame, frame.layout(), ports, start)
     }
 
-    /// The number of this thread among those that call.
+    /// The number of this thread among the calling threads.
     pub fn thread() -> usize {
         // At the very end of a thread any will do.
         NUMBER.try_with(|&number| number).unwrap_or(0)
     }
 
-    /// Has this thread look at a port first, which it has just given back: threads with several calls on their way keep to the
-    /// same ports, instead of looking at those of others.
+    /// Has this thread look first at a port just given back: threads with several calls on their way keep to the same
+    /// ports, instead of looking at the ports of others.
     pub fn prefer(port: usize) {
         // At the very end of a thread there is nothing to remember.
         let _ = LAST.try_with(|last| last.set(Some(port)));
@@ -193,7 +193,7 @@ impl<'c> PortClient<'c> {
         Ok(posted)
     }
 
-    /// Posts a call, if a port is free, of which the server has yet to be told.
+    /// Posts a call, if a port is free; the server has yet to be told.
     pub fn try_post_silently(&self, arguments: &[u32]) -> Option<Posted> {
         // Pointers into memory not seen by the current lease are for the next lease.
         if !self.core.is_up_to_date() {
@@ -217,14 +217,14 @@ impl<'c> PortClient<'c> {
         self.client().withdraw(posted);
     }
 
-    /// What to tell of a call whose time has passed, which is withdrawn then.
+    /// The error for a call past its time; the call is withdrawn then.
     fn overdue(&self, error: CallError, posted: Posted, deadline: Deadline) -> CallError {
         if !deadline.withdraws {
             return error;
         }
         self.withdraw(posted);
         match self.core.frame.may_be_begun(posted.port, posted.request) {
-            // Whoever looks at the call from here on sees the withdrawal.
+            // From here on every look at the call sees the withdrawal.
             false => error,
             true => CallError::Cancelled {
                 handler: self.name().to_owned(),
@@ -269,8 +269,8 @@ impl<'c> PortClient<'c> {
         Some(self.judge(status, word))
     }
 
-    /// Whether all words of the answer have arrived, if there is one: an answer that cannot be taken then never can.
-    /// Before the look.
+    /// Whether all words of the answer have arrived, if there is an answer: an answer not to be taken then never can
+    /// be. Before the look.
     pub fn is_whole(&self, verification: &mut PendingVerification, posted: Posted) -> bool {
         let core = self.core;
         if !core.frame.is_sealed() || !self.client().is_answered(posted) {
@@ -304,7 +304,7 @@ impl<'c> PortClient<'c> {
         })
     }
 
-    /// What a status means.
+    /// The meaning of a status.
     pub fn judge(&self, status: u32, word: u32) -> Result<(), CallError> {
         let handler = self.name();
         match status {
@@ -363,7 +363,7 @@ impl<'c> PortClient<'c> {
             if spins && looks == unasked {
                 spinner = Spinner::take(self.core);
             }
-            // Before the look: what has no answer then gets none.
+            // Before the look: a call without an answer then gets none.
             let loss = self.loss();
             let whole = self.is_whole(&mut verification, posted);
             let landed = self.landed();
@@ -395,11 +395,11 @@ impl<'c> PortClient<'c> {
         }
     }
 
-    /// Waits for the answers of a slice that the caller has written.
+    /// Waits for the answers of a slice written by the caller.
     pub fn wait_bulk(&self, bulk: &Arc<Bulk>) -> Result<Answers, CallError> {
         let mut pace = Pace::asleep();
         loop {
-            // Before the look: what has no answer then gets none.
+            // Before the look: a call without an answer then gets none.
             let is_dropped = Bulk::is_dropped(bulk);
             let loss = self.loss();
             let landed = self.landed();
@@ -418,7 +418,7 @@ impl<'c> PortClient<'c> {
         }
     }
 
-    /// Slices that have been answered so far, where calls travel in slices.
+    /// Slices answered so far, where calls travel in slices.
     fn landed(&self) -> Option<u64> {
         self.core.is_sliced().then(|| self.core.landed.count())
     }

@@ -1,4 +1,4 @@
-//! The relay: a thread that launches lease after lease.
+//! The relay: a thread launching lease after lease.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,17 +38,17 @@ const LATE: Duration = Duration::from_millis(20);
 pub(super) struct Relay {
     pub core: Arc<Core>,
     pub launch: Launch,
-    /// Turns that a lease may begin calls in.
+    /// Turns of a lease for beginning calls.
     pub most: u32,
     /// A driver ends loops, so a lease may end behind a few calls.
     pub has_loop_budget: bool,
-    /// The port that the next lease may begin with.
+    /// The port where the next lease may begin.
     pub next: usize,
     /// A lease has run to its end, and so the kernel is compiled.
     pub has_run: bool,
-    /// A call of a kernel of another device that leases have left.
+    /// A call of a kernel of another device, left by leases.
     pub missed: Missed<(usize, u32)>,
-    /// A call that was posted, and was not where leases look.
+    /// A posted call, missing where leases look.
     pub hidden: Missed<(usize, u32)>,
     /// When somebody has called last.
     pub called: Instant,
@@ -64,7 +64,7 @@ enum End {
     Stuck(Duration),
 }
 
-/// What has become of an attempt at a lease.
+/// The outcome of an attempt at a lease.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Attempt {
     /// Somebody has the heap.
@@ -72,7 +72,7 @@ enum Attempt {
     Over(Cause),
 }
 
-/// The calls that a lease finds when it begins: a lease that has taken none of them has not begun.
+/// The calls found by a lease at its beginning: a lease that has taken none has not begun.
 struct WaitingCalls {
     of_threads: Vec<(usize, u32)>,
     of_kernel: Option<(usize, u32)>,
@@ -86,7 +86,7 @@ impl WaitingCalls {
         }
     }
 
-    /// Whether there are any, and none of them is taken.
+    /// Whether there are any calls, and none is taken.
     fn are_untaken(&self, core: &Core) -> bool {
         let is_left = |&(port, request): &(usize, u32)| core.frame.untaken(port) == Some(request);
         let is_left_by_kernel = |(port, request): (usize, u32)| {
@@ -102,7 +102,7 @@ impl Relay {
     pub fn run(mut self) -> Self {
         resident::as_relay(self.core.id);
         let core = Arc::clone(&self.core);
-        // Of a server that is started again nobody has waited for a lease.
+        // Nobody has waited for a lease of a server started again.
         self.left = None;
         let mut renews = false;
         // Leases since the server was asked to stop.
@@ -163,7 +163,7 @@ impl Relay {
     }
 
     /// Whether another lease follows without a call. Others are not to make way again and again for a server without
-    /// calls, unless it was said never to leave.
+    /// calls, unless the policy never lets the server leave.
     fn renews(&self, cause: Cause) -> bool {
         let idle = self.core.policy.idle;
         match cause {
@@ -200,7 +200,7 @@ impl Relay {
             None => self.left = None,
         }
         let granted = core.grant(lease, self.most, start);
-        // Before the launch, which sees at least as much.
+        // Before the launch: the launch sees at least as much.
         let grown = core.heap.as_ref().map_or(0, |heap| heap.shared.grown());
         core.covered.store(grown, Ordering::SeqCst);
         core.admission.comes();
@@ -218,7 +218,7 @@ impl Relay {
         }
         core.end_lease(lease, granted);
         if let Ok(Attempt::Over(cause)) = end {
-            // A lease in which a call has failed looks at nothing more.
+            // A lease with a failed call looks at nothing more.
             let faultless = cause != Cause::Fault;
             let hidden = core.frame.first_hidden().filter(|_| faultless);
             let mut corruption = Self::corruption(core, first.filter(|_| faultless));
@@ -242,8 +242,8 @@ impl Relay {
         end
     }
 
-    /// Gives up calls of kernels that the lease which is over could have answered. Posts and missed answers of kernels
-    /// may be their own doing: each kernel is told for itself.
+    /// Gives up calls of kernels that the finished lease could have answered. Posts and missed answers of kernels may
+    /// be their own doing: each kernel is told for itself.
     fn report_remote(&mut self, call: Option<(usize, u32)>) {
         let Some(block) = self.core.frame.block() else {
             return;
@@ -263,7 +263,7 @@ impl Relay {
         }
     }
 
-    /// Corruption left by the finished lease. Over a bus words may arrive behind it.
+    /// Corruption left by the finished lease. Over a bus words may arrive behind the lease.
     fn corruption(core: &Core, first: Option<(usize, u32)>) -> Option<Corruption> {
         let begun = Instant::now();
         loop {
@@ -304,15 +304,15 @@ impl Relay {
         let is_out = (batch.as_ref()).is_some_and(|batch| batch.submission().is_some());
         core.set_batch(batch);
         if is_out {
-            // Another thread has submitted the launch, and may have begun to wait before its owner was known.
+            // Another thread has submitted the launch, and may have begun to wait before the owner was known.
             core.interrupt();
         }
-        // What goes wrong is the event's to tell.
+        // The event tells of failures.
         if let Some(device) = &core.device {
             let _ = device.flush();
         }
         if (event.batch()).is_some_and(|batch| self.launch.is_followed_in(batch)) {
-            // Calls of those who have recorded it are not for this lease.
+            // Calls of the recording threads are not for this lease.
             core.interrupt();
         }
         core.admission.is_there(granted);
@@ -374,8 +374,8 @@ impl Relay {
         let mut beats = core.frame.beats();
         // Kernels call without a word to the host.
         let mut served = beats;
-        // Beats of a lease asked to leave: it looks at each port once more, and may be at a look just then.
-        // Behind each of these calls there may be as many urgent ones as have ports.
+        // Beats of a lease asked to leave: the lease looks at each port once more, and may be at a look just then.
+        // Behind each of the calls there may be as many urgent ones as have ports.
         let mut more = 2 * core.frame.all_ports() * (1 + core.urgent);
         let slice = policy.idle.min(policy.time).clamp(LOOK.0, LOOK.1);
         let waiting = (!self.has_run).then(|| WaitingCalls::of(core));
@@ -410,7 +410,7 @@ impl Relay {
                 }
                 continue;
             }
-            // A lease that has not begun is not stuck: drivers compile a kernel at its first launch.
+            // A lease before its beginning is not stuck: drivers compile a kernel at its first launch.
             let is_compiled = || {
                 waiting
                     .as_ref()
@@ -443,11 +443,11 @@ impl Relay {
         })
     }
 
-    /// Why a lease has ended that has ended well.
+    /// Why a well-ended lease has ended.
     fn cause(&self, own: Option<Cause>, granted: u32) -> Cause {
         let core = &self.core;
         match own {
-            // Others have asked as well, before the lease has ended: it has made room for them.
+            // Others have asked as well, before the lease has ended: the lease has made room for others.
             Some(Cause::Time) if core.interrupts().wrapping_sub(granted) > 1 => Cause::Others,
             Some(cause) => cause,
             None if core.interrupts() == granted => Cause::Turns,

@@ -1,13 +1,13 @@
 //! The host's part in place of the kernel: looking for calls without answers, and answering calls that no lease will.
 
-/// The calls at ports, as the host sees them. A request is the number of a call.
+/// The calls at ports, as seen by the host. A request is the number of a call.
 pub(super) trait Calls {
     fn ports(&self) -> usize;
-    /// What was posted last.
+    /// The last posted request.
     fn request(&self, port: usize) -> u32;
-    /// What was answered last.
+    /// The last answered request.
     fn reply(&self, port: usize) -> u32;
-    /// What a kernel has taken last.
+    /// The request taken last by a kernel.
     fn taken(&self, port: usize) -> u32;
     fn take(&self, port: usize, request: u32);
     /// Answers without results.

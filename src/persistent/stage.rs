@@ -7,13 +7,13 @@ use super::sync::atomic::{AtomicU32, Ordering};
 #[repr(u32)]
 pub(super) enum Stage {
     Running,
-    /// What is posted is still served.
+    /// Posted calls are still served.
     Stopping,
     Closed,
     Failed,
 }
 
-/// A stage that changes.
+/// A changing stage.
 #[derive(Debug, Default)]
 pub(super) struct StageWord(AtomicU32);
 
@@ -27,12 +27,12 @@ impl StageWord {
         }
     }
 
-    /// A thread that sees the stage sees all earlier writes: above all, calls answered in the kernel's place.
+    /// A reader of the stage sees all earlier writes: above all, calls answered in the kernel's place.
     pub fn set(&self, stage: Stage) {
         self.0.store(stage as u32, Ordering::Release);
     }
 
-    /// Whether it was running, and is to stop now.
+    /// Whether the server was running, and is to stop now.
     pub fn begin_stop(&self) -> bool {
         let (from, to) = (Stage::Running as u32, Stage::Stopping as u32);
         (self.0)

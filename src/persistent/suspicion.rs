@@ -1,13 +1,14 @@
-//! When a lease that does not end counts as stuck.
+//! When an unending lease counts as stuck.
 //!
 //! Time alone does not tell: where kernels run on the host's processors, and so do the compilers of all drivers, a busy
-//! machine may give them nothing for seconds. So the machine has to show that it had time for this process.
+//! machine may give kernels and compilers nothing for seconds. So the machine has to show its time for this process.
 //!
 //! # How it works
 //!
 //! 1. Until the limit has passed without a sign of life, nothing is suspected.
-//! 2. From then on the thread that looks after the lease keeps a processor busy for a moment at each look, and adds up
-//!    the time in which it had one. While it had none, two readings of the clock lie far apart: such gaps do not count.
+//! 2. From then on the thread looking after the lease keeps a processor busy for a moment at each look, and adds up its
+//!    time with a processor. While the thread had none, two readings of the clock lie far apart: such gaps do not
+//!    count.
 //! 3. When an eighth of the limit has come together, the lease is stuck: on a fair machine each of its threads had as
 //!    much beside the looking one, and still there was no sign of life.
 //!
@@ -18,18 +19,18 @@ use std::time::Duration;
 
 use crate::clock::Instant;
 
-/// A first lease that has taken no call by then, and does not end, is stuck. Drivers that compile a kernel at its first launch take
-/// several seconds for one with many calls of the host, and longer on a busy machine.
+/// A first lease without a taken call by then, and without an end, is stuck. Drivers compiling a kernel at its first
+/// launch take several seconds for a kernel with many calls of the host, and longer on a busy machine.
 pub(super) const BEGINS_WITHIN: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
 
 /// The part of the limit for which the looking thread must have had a processor.
 const PART: u32 = 8;
-/// How long it keeps one busy at a look, at most.
+/// How long the looking thread keeps a processor busy at a look, at most.
 const MOMENT: Duration = Duration::from_millis(10);
-/// Two readings of the clock that lie further apart have something else in between.
+/// Two readings of the clock lying further apart have something else in between.
 const GAP: Duration = Duration::from_micros(500);
 
-/// What speaks against a lease without signs of life.
+/// The evidence against a lease without signs of life.
 #[derive(Debug, Default)]
 pub(super) struct Suspicion {
     /// How long the looking thread had a processor since.
@@ -37,10 +38,10 @@ pub(super) struct Suspicion {
 }
 
 impl Suspicion {
-    /// Whether a lease is stuck that gave no sign of life for the time `waited`, where a lease may take `limit`. Asked at
+    /// Whether a lease without signs of life for the time `waited` is stuck, where a lease may take `limit`. Asked at
     /// each look; takes ten milliseconds of the processor at most, and none before the limit.
     pub(super) fn confirms(&mut self, waited: Duration, limit: Duration) -> bool {
-        // A page has one thread, which must not be kept, and a clock too coarse for this.
+        // A page has a single thread, not to be kept, and too coarse a clock.
         match cfg!(web) {
             true => waited >= limit,
             false => self.confirms_by(waited, limit, Instant::now),
@@ -79,7 +80,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(5);
 
-    /// A clock of a thread that has a processor for `run` at a time, and then none for `rest`.
+    /// A clock of a thread having a processor for `run` at a time, and then none for `rest`.
     fn clock(run: Duration, rest: Duration) -> impl FnMut() -> Instant {
         let (step, mut time, mut ran) = (Duration::from_micros(50), Instant::now(), Duration::ZERO);
         move || {
@@ -145,7 +146,7 @@ mod tests {
             assert!(!suspicion.confirms_by(LIMIT, LIMIT, &mut now));
         }
         assert!(suspicion.confirms_by(LIMIT, LIMIT, &mut now));
-        // A server that never takes a lease for stuck.
+        // A server never taking a lease for stuck.
         assert!(!suspicion.confirms_by(LIMIT, Duration::MAX, &mut now));
     }
 }

@@ -45,7 +45,7 @@ fn a_killed_lease_is_told_and_the_server_starts_again() {
             for round in 0..20 {
                 assert_eq!(next.call_timeout(&(round,), MINUTE).unwrap(), round + 1);
                 server.core.kill.store(true, Ordering::Release);
-                // Some are answered by the lease that is on the device.
+                // Some are answered by the lease on the device.
                 let error = (0..).find_map(|i| {
                     device.finish().unwrap();
                     next.call_timeout(&(i,), MINUTE).err()
@@ -67,7 +67,7 @@ fn a_killed_lease_is_told_and_the_server_starts_again() {
     );
 }
 
-/// What else runs on the device while leases are killed, one after the other.
+/// Other work on the device while leases are killed, one after the other.
 #[test]
 fn others_go_on_while_leases_are_killed() {
     let _alone = hooks::alone();
@@ -132,7 +132,7 @@ impl Drop for Unhook {
     }
 }
 
-/// A driver may keep the relay in a submission until the lease has ended that runs already.
+/// A driver may keep the relay in a submission until the running lease has ended.
 #[test]
 fn a_lease_is_asked_to_leave_while_its_submission_lasts() {
     on_every_adapter(
@@ -171,7 +171,7 @@ fn a_slice_that_a_driver_has_cut_is_told() {
         |options| options.live_memory = false,
         400,
         |_, server, next| {
-            // One slice: the last of its four work-groups, which serves eight calls, is left out.
+            // One slice: the last of its four work-groups, serving eight calls, is left out.
             let calls: Vec<(u32,)> = (0..200).map(|x| (x,)).collect();
             for round in 0..6 {
                 for (result, x) in next.call_many(&calls).into_iter().zip(1u32..) {
@@ -217,7 +217,7 @@ fn a_slice_whose_answers_cannot_be_read_is_waited_for() {
                 };
                 let is_told = matches!(*failure, ServerFailure::Launch { .. });
                 assert!(is_told, "{failure}");
-                // It runs all the same, and the server is not to begin anew before it has ended.
+                // The launch runs all the same, and the server is not to begin anew before the launch's end.
                 let lost = server.core.stuck.lock().unwrap().clone();
                 lost.unwrap().wait_timeout(MINUTE).unwrap();
                 server.restart().unwrap();
@@ -243,7 +243,7 @@ fn an_answer_that_is_never_whole_is_told() {
                     assert!(begun.elapsed() < MINUTE);
                     std::thread::yield_now();
                 }
-                // Words of the answer are lost, at whichever port it is, once all have come.
+                // Words of the answer are lost, at any port, once all have come.
                 device.finish().unwrap();
                 for port in 0..layout.ports {
                     let at = layout.results(port) + PREFIX * (round as usize % 2);
@@ -274,7 +274,7 @@ fn calls_that_were_taken_are_not_served_again() {
             .unwrap()
     };
     let calls: Vec<_> = (0..3).map(post).collect();
-    // The lease had answered one, had taken another, and had not seen the third.
+    // The lease had answered the first, had taken another, and had not seen the third.
     let words = frame.words();
     for call in &calls[..2] {
         words.store(layout.lock(call.port), call.request);
@@ -290,7 +290,7 @@ fn calls_that_were_taken_are_not_served_again() {
         client.try_take(calls[0], &mut []).map(|head| head[0]),
         Some(1)
     );
-    // The port of a call that was left and answered goes on to the next call: the waiter for the former is woken.
+    // The port of a left and answered call goes on to the next call: the waiter for the former is woken.
     assert!(!client.is_over(calls[2]));
     let followed = Client::new(&frame, layout, calls[1].port).try_post(7, &[1]);
     let followed = followed.unwrap();

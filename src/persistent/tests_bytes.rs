@@ -1,4 +1,4 @@
-//! A device that writes anything anywhere into the memory of its server. The driver is shared with the fuzz target
+//! A device writing anything anywhere into the memory of its server. The driver is shared with the fuzz target
 //! `servers`.
 
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use super::settle::{Calls, give_up, is_awaited};
 const PORTS: usize = 3;
 const PAYLOAD: usize = 5;
 const CALLERS: usize = 4;
-/// What nobody writes.
+/// Unwritten values.
 const POISON: u32 = 0xDEAD_BEEF;
 
 /// A server's memory, from both sides.
 pub(crate) trait Memory: ClientWords + Calls {
     fn layout(&self) -> PortLayout;
-    /// A word as the device finds it.
+    /// A word as found by the device.
     fn read(&self, index: usize) -> u32;
     /// Of the device.
     fn write(&self, index: usize, word: u32);
@@ -27,13 +27,12 @@ pub(crate) trait Memory: ClientWords + Calls {
     fn look(&self, word: u32);
 }
 
-/// The ports that are driven.
+/// The driven ports.
 fn layout() -> PortLayout {
     PortLayout::new(PORTS, PAYLOAD)
 }
 
-/// Two memories across a bus, in which answers are sealed. Does what the frame of a server does where a device has memory
-/// of its own.
+/// Two memories across a bus, with sealed answers. Works as the frame of a server where a device has memory of its own.
 pub(crate) struct Split {
     layout: PortLayout,
     down: Arc<HostWords>,
@@ -43,7 +42,7 @@ pub(crate) struct Split {
 }
 
 impl Split {
-    /// `in_packets`: with the mailboxes in the packets, as servers on such devices have them.
+    /// `in_packets`: with the mailboxes in the packets, as in servers on such devices.
     pub(crate) fn new(in_packets: bool) -> Self {
         let layout = match in_packets {
             true => layout().in_packets(),
@@ -59,7 +58,7 @@ impl Split {
         }
     }
 
-    /// What the host keeps to itself.
+    /// The host's own state.
     fn own(&self, index: usize) -> Option<&AtomicU32> {
         let at = index.checked_sub(self.layout.lock(0));
         let lock = at.and_then(|port| self.locks.get(port));
@@ -212,7 +211,7 @@ impl<M: Memory> Host<'_, M> {
         let mut words = [POISON; PAYLOAD + 3];
         let taken = client.try_take(posted, &mut words);
         assert_eq!(taken.is_some(), is_answered && is_whole, "{posted:?}");
-        // No more than a port holds, whatever length the device claims.
+        // No more than a port's room, whatever length the device claims.
         assert_eq!(words[PAYLOAD..], [POISON; 3]);
         let taken = taken?;
         assert_eq!((&taken[..], &words[..PAYLOAD]), (head, results));
@@ -227,7 +226,7 @@ impl<M: Memory> Host<'_, M> {
         }
     }
 
-    /// As the relay does behind a lease that died, or at the end.
+    /// As the relay does behind a dead lease, or at the end.
     fn give_up(&self, taken_only: bool, head: [u32; 2]) {
         let before = |port| (self.memory.request(port), self.memory.reply(port));
         let (before, taken): (Vec<_>, Vec<_>) = (0..PORTS)
@@ -285,7 +284,7 @@ pub(crate) fn drive(bytes: &[u8], memory: &impl Memory) {
                 let mut words = words;
                 words[0] = u32::from(b % 16);
                 answer(memory, port, request, &words);
-                // One word that was not there in time.
+                // A word missing in time.
                 if b & 0x10 != 0 {
                     let late = usize::from(b >> 5) % if words[0] == 1 { 2 + PAYLOAD } else { 2 };
                     let at = layout.results(port) + if late < 2 { late } else { late + 2 };
@@ -304,7 +303,7 @@ pub(crate) fn drive(bytes: &[u8], memory: &impl Memory) {
         let mailboxes = |port| memory.request(port) != memory.read(layout.reply(port));
         assert_eq!(is_awaited(memory), (0..PORTS).any(mailboxes));
     }
-    // At its end the server answers whatever is left, and all ports are free again.
+    // At its end the server answers all remaining calls, and all ports are free again.
     host.give_up(false, [3, 0]);
     for who in 0..CALLERS {
         let is_pending = host.pending[who].is_some();

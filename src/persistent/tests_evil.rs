@@ -3,7 +3,7 @@
 use super::tests_hostile::PORTS;
 use crate::kernel::server::Places;
 
-/// Behind the words of a lease: which evil the kernel is to do.
+/// Behind the words of a lease: the evil for the kernel to do.
 pub(super) fn evil_at(places: &Places) -> usize {
     places.start + 1
 }
@@ -12,20 +12,20 @@ pub(super) fn evil_at(places: &Places) -> usize {
 #[repr(u32)]
 pub(super) enum Evil {
     Nothing,
-    /// Statuses that mean nothing, or a failure of which nobody has heard.
+    /// Statuses without a meaning, or a failure unheard of.
     Status,
     FailedNever,
     FailedNow,
     /// Calls are taken, and not answered.
     Silent,
-    /// Calls are answered that were never posted: the next call at the same port, and at all others.
+    /// Never posted calls are answered: the next call at the same port, and at all others.
     Ahead,
     Others,
     /// The next call of a port is said to be taken.
     TakesNext,
     /// A seal is wrong, where there are seals.
     Seal,
-    /// What the host has written is written over.
+    /// The host's words are written over.
     Header,
     Requests,
     Hides,
@@ -33,7 +33,7 @@ pub(super) enum Evil {
     NoBeat,
     BeatsForEver,
     ForEver,
-    /// The last word does not come, is another one, or comes long before the end.
+    /// The last word does not come, is another word, or comes long before the end.
     NoDone,
     OtherDone,
     EarlyDone,
@@ -211,8 +211,8 @@ pub(super) fn spoil(mut text: String, places: &Places) -> String {
     text
 }
 
-/// Arguments for which a slice is answered with a status that means nothing, with a failure of which nobody has heard, and
-/// with the number of another lease.
+/// Arguments for which a slice is answered with a status without a meaning, with a failure unheard of, and with the
+/// number of another lease.
 pub(super) const SLICE_EVILS: [u32; 3] = [77_000, 13_000, 5_000];
 
 /// The kernel of slices, with these evils.

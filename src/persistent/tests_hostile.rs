@@ -20,14 +20,14 @@ use crate::persistent::{
 use crate::rpc::port::words::Words as _;
 
 const MINUTE: Duration = Duration::from_secs(60);
-/// How long a lease is waited for that does not end.
+/// How long an unending lease is waited for.
 const WAIT: Duration = Duration::from_millis(300);
 pub(super) const PORTS: usize = 8;
 
 type Next = DeviceFunction<(u32,), u32>;
 
 impl Evil {
-    /// Whether it is told of the server, also where nobody calls any more.
+    /// Whether the failure is told of the server, also where nobody calls any more.
     fn fails_the_server(self) -> bool {
         matches!(
             self,
@@ -70,7 +70,7 @@ impl Evil {
                 )
             ),
             Blind => garbled("left"),
-            // There the driver ends it.
+            // There the driver ends the lease.
             BeatsForEver | ForEver if has_loop_budget && failure.is_none() => error.is_none(),
             BeatsForEver | ForEver => {
                 matches!(error, Some(CallError::Server { .. }))
@@ -85,7 +85,7 @@ impl Evil {
 const SERVER: &str = "fn next(x: u32) -> u32 { return x + 1u; }
     fn together(lane: u32, x: u32) -> u32 { return x + 1u; }";
 
-/// As somebody who polls.
+/// As a polling caller.
 fn answer(mut call: PendingCall<u32>) -> Result<u32, CallError> {
     let begun = Instant::now();
     loop {
@@ -159,7 +159,7 @@ impl Bed {
         frame.words().store(at, evil as u32);
     }
 
-    /// The rest of the device: a kernel with a result that is checked, and another server.
+    /// The rest of the device: a kernel with a checked result, and another server.
     fn goes_on(&mut self, what: &str) {
         self.adds += 1;
         self.add.submit().unwrap().wait_timeout(MINUTE).unwrap();
@@ -174,7 +174,7 @@ impl Bed {
         );
     }
 
-    /// Calls until one fails, or the server; what became of both.
+    /// Calls until a call fails, or the server; the outcome of both.
     fn call(&self, evil: Evil) -> (Option<CallError>, Option<ServerFailure>) {
         let calls = |thread: u32| {
             (0..40).find_map(|i| {
@@ -232,7 +232,7 @@ impl Bed {
             }
             match self.next.call_timeout(&(41,), MINUTE) {
                 Ok(answer) => break assert_eq!(answer, 42, "{evil:?}"),
-                // A busy machine may take a lease for stuck again, and what a lease did last may be seen late.
+                // A busy machine may take a lease for stuck again, and a lease's last deeds may be seen late.
                 Err(CallError::Server { .. } | CallError::Garbled { .. }) => {}
                 Err(error) => panic!("{evil:?}: {error}"),
             }
@@ -284,7 +284,7 @@ fn whatever_a_kernel_writes_everybody_is_told_and_the_device_goes_on() {
                 bed.recovers(evil);
                 bed.goes_on(&what);
             }
-            // The server stops, whatever the kernel is doing.
+            // The server stops in the middle of any work of the kernel.
             for evil in [Others, Silent, Blind, NoDone] {
                 bed.recovers(evil);
                 bed.does(evil);

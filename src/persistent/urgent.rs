@@ -1,10 +1,10 @@
-//! Urgent calls: they have ports of their own, at which a server looks first.
+//! Urgent calls: with ports of their own, looked at first by a server.
 
 use super::PersistentKernelBuilder;
 use super::error::ServerError;
 use super::function::DeviceFunction;
 
-/// Which ports a call may be posted at.
+/// The ports for posting a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Priority {
     Ordinary,
@@ -21,11 +21,12 @@ impl PersistentKernelBuilder {
 }
 
 impl<A, R> DeviceFunction<A, R> {
-    /// The same function, whose calls are urgent: a server looks for them first, and again behind each other call that it has
-    /// served, so that an urgent call waits for the call that is being served and for other urgent calls alone. With several
-    /// lanes it may wait for one call of each. On adapters with a loop budget other calls wait as long as urgent ones come.
+    /// The same function with urgent calls: a server looks for urgent calls first, and again behind each other served
+    /// call, so that an urgent call waits for the call being served and for other urgent calls alone. With several
+    /// lanes an urgent call may wait for one call of each. On adapters with a loop budget other calls wait as long as
+    /// urgent ones come.
     ///
-    /// In slices all calls that wait travel together, the urgent ones with them.
+    /// In slices all waiting calls travel together, the urgent ones with the others.
     ///
     /// # Errors
     /// [`ServerError::NoUrgentPorts`] if the server was started without

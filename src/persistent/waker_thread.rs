@@ -1,5 +1,5 @@
 //! Wakes futures whose calls have been answered. Nothing on a device can wake a future, so a thread of the host looks
-//! at the ports; the first waiting future starts the thread, which ends after a while without futures.
+//! at the ports; the first waiting future starts the thread, and the thread ends after a while without futures.
 
 use std::sync::{Arc, Weak};
 use std::task::Waker;
@@ -13,10 +13,10 @@ use crate::rpc::port::client::{Client, Posted};
 
 /// How long the thread waits for futures before it ends.
 const IDLE_TIMEOUT: Duration = Duration::from_millis(500);
-/// Looks that follow each other at once.
+/// Looks in direct succession.
 const LOOKS: u32 = 256;
 
-/// The futures that wait: for an answer, or for any free port.
+/// The waiting futures: for an answer, or for any free port.
 pub(super) type PendingWakers = WakerSet<Option<Posted>>;
 
 /// Wakes `waker` when there is an answer to `posted`, or a port may be free, or the server has ended.
@@ -69,13 +69,13 @@ impl Core {
     /// Wakes the futures whose calls are answered, and the futures waiting for a port for long; returns whether there
     /// were any.
     fn look_for_futures(&self, long: bool) -> bool {
-        // Before the look: what has no answer then gets none.
+        // Before the look: a call without an answer then gets none.
         let ended = matches!(self.stage(), Stage::Closed | Stage::Failed);
         let client = Client::new(&self.frame, self.frame.layout(), 0);
         let woken = self.wakers.take(|posted| {
             ended
                 || match posted {
-                    // Of a future that was dropped the port may have been taken again.
+                    // The port of a dropped future may have been taken again.
                     Some(posted) => client.is_over(*posted),
                     // Not at once, or a future in need of a port keeps this thread.
                     None => long,

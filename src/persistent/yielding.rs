@@ -1,11 +1,12 @@
-//! Others that need the queue again and again, and a server whose callers wait.
+//! Others in need of the queue again and again, and a server whose callers wait.
 //!
-//! A launch between two leases takes as long as two or three without: it waits for the one to end, and its owner for the other to be
-//! submitted. So others that follow each other closely go ahead of the next lease a few times
-//! ([`LeasePolicy::gives_way`](super::LeasePolicy::gives_way)), and calls wait for as many launches. Who comes alone is not waited for.
+//! A launch between two leases takes as long as two or three without: the launch waits for the earlier lease to end,
+//! and its owner for the later lease to be submitted. So others following each other closely go ahead of the next lease
+//! a few times ([`LeasePolicy::gives_way`](super::LeasePolicy::gives_way)), and calls wait for as many launches. A lone
+//! submission is not waited for.
 //!
-//! Where kernels run on the processors of the host, callers yield processors meanwhile ([`Core::others_first`]): a launch
-//! beside a caller that looked for an answer took twice as long.
+//! Where kernels run on the processors of the host, callers yield processors meanwhile ([`Core::others_first`]): a
+//! launch beside a caller looking for an answer took twice as long.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -13,8 +14,8 @@ use std::time::Duration;
 use super::core::{Core, Stage};
 use crate::clock::Instant;
 
-/// Others that need the queue within such a time of each other are said to follow each other; where kernels run on the processors of
-/// the host, later. Those that follow more slowly lose little by taking turns, and calls wait in vain so long at most.
+/// Others in need of the queue within such a time of each other are said to follow each other; where kernels run on the
+/// processors of the host, later. Slower followers lose little by taking turns, and calls wait in vain so long at most.
 const CLOSE: Duration = Duration::from_micros(250);
 /// See [`CLOSE`].
 const CLOSE_ON_HOST: Duration = Duration::from_millis(1);
@@ -26,13 +27,14 @@ const LOOK: Duration = Duration::from_micros(20);
 pub(super) struct Yielding(Option<Instant>);
 
 impl Yielding {
-    /// How long to wait for each of the next ones, if they follow each other. Behind a lease that has made room at `now`.
+    /// How long to wait for each of the next submissions, if they follow each other. Behind a lease that has made room
+    /// at `now`.
     fn gap(&mut self, now: Instant, close: Duration) -> Option<Duration> {
         let last = self.0.replace(now)?;
         Some(now - last).filter(|&gap| gap < close)
     }
 
-    /// Waits until as many have asked for the queue as go ahead of a lease, or one that should have does not.
+    /// Waits until as many have asked for the queue as go ahead of a lease, or an expected one fails to ask.
     pub fn give_way(&mut self, core: &Core) {
         let device = core.device.as_ref();
         let is_on_host = device.is_some_and(|device| device.capabilities().software);

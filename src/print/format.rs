@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-/// What a placeholder asks for.
+/// The demands of a placeholder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spec {
     pub fill: char,
@@ -24,7 +24,7 @@ pub(crate) enum Align {
     Right,
 }
 
-/// The type of a placeholder: the trait that Rust would use.
+/// The type of a placeholder: the trait used by Rust.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Display,
@@ -89,7 +89,7 @@ pub(crate) struct Template {
     pub pieces: Vec<Piece>,
 }
 
-/// What is wrong with a format string, and where in the program's text.
+/// An error of a format string, and its place in the program's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FormatError {
     pub place: Range<usize>,
@@ -99,8 +99,8 @@ pub(crate) struct FormatError {
 /// A character of a string literal and its bytes in the program's text.
 pub(crate) type Placed = (char, Range<usize>);
 
-/// The characters that a string literal, quotes included, stands for; `at` is where it begins in the text.
-/// Escapes are Rust's.
+/// The characters of a string literal, quotes included; `at` is the literal's beginning in the text. Escapes are
+/// Rust's.
 pub(crate) fn unescape(literal: &str, at: usize) -> Result<Vec<Placed>, FormatError> {
     let fail = |place: Range<usize>, message: &str| {
         Err(FormatError {
@@ -242,7 +242,7 @@ pub(crate) fn parse(text: &[Placed], arguments: usize) -> Result<Template, Forma
     Ok(template)
 }
 
-/// What stands between `{` and `}`.
+/// The text between `{` and `}`.
 fn placeholder(inside: &str) -> Result<(Option<usize>, Spec), String> {
     let (argument, spec) = inside.split_once(':').unwrap_or((inside, ""));
     let argument = match argument.trim() {

@@ -1,5 +1,5 @@
 //! Records: the words left behind by a kernel, checked before any use. A kernel may have written anything, so sizes
-//! come from the program and never from the buffer, and what does not fit together ends the reading.
+//! come from the program and never from the buffer, and words not fitting together end the reading.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ pub(crate) const HEADER_WORDS: usize = 72;
 pub(crate) const HEAD: usize = 0;
 /// Words of the header: how many records did not fit.
 pub(crate) const DROPPED: [usize; 2] = [1, 2];
-/// Word of the header: the code of the assertion that failed first.
+/// Word of the header: the code of the first failed assertion.
 pub(crate) const FAILED_SITE: usize = 4;
 /// Word of the header: its invocation.
 pub(crate) const FAILED_INVOCATION: usize = 5;
@@ -29,7 +29,7 @@ const _: () = assert!(FAILED_VALUES + MAX_VALUES == HEADER_WORDS);
 /// The initial value of a record's check, so zeros do not pass for a record.
 const CHECK_SEED: u32 = 0x746d_626c;
 
-/// What a place in a program does.
+/// The action of a place in a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SiteKind {
     Print,
@@ -88,7 +88,7 @@ pub(crate) struct Sites {
 }
 
 impl Sites {
-    /// The site with that code: a number, counted from 1.
+    /// The site with the given code: a number, counted from 1.
     pub fn site(&self, code: u32) -> Option<&Site> {
         let index = (code as usize).checked_sub(1)?;
         self.sites.get(index)?.as_ref()
@@ -109,7 +109,7 @@ pub(crate) fn check(at: u32, words: impl IntoIterator<Item = u32>) -> u32 {
 /// Where a reader of records stands.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// A record was read; the next begins at this word.
+    /// A record was read; the next begins at the word given here.
     Next(usize),
     /// Nothing (more) is there.
     End,
@@ -117,8 +117,8 @@ pub(crate) enum Step {
     Torn,
 }
 
-/// Reads the record at word `at` behind the header, of which there are `capacity`, and hands it over with where
-/// the next begins.
+/// Reads the record at word `at` of the `capacity` words behind the header, and hands the record over with the
+/// beginning of the next.
 pub(crate) fn read_record(
     sites: &Sites,
     at: usize,
@@ -160,10 +160,9 @@ pub(crate) fn read_record(
     Step::Next(end)
 }
 
-/// A line that a kernel has printed.
+/// A line printed by a kernel.
 ///
-/// The text is made on demand (`to_string`, or [`PrintRecord::text`]), so a sink that only counts costs next to
-/// nothing.
+/// The text is made on demand (`to_string`, or [`PrintRecord::text`]), so a merely counting sink costs next to nothing.
 #[derive(Clone, Copy)]
 pub struct PrintRecord<'a> {
     sites: &'a Sites,

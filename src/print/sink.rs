@@ -11,17 +11,17 @@ use crate::guard::guarded;
 /// Takes the lines printed by kernels: in the order of the launches, and within an invocation in the order of its
 /// calls. Lines of different invocations come in no particular order.
 ///
-/// Closures `FnMut(&PrintRecord)` are sinks. A sink is called by the thread that finds new lines (waiting for an event
-/// or a read-back, or the runtime's own), and by a single thread at a time; a sink may use this device and others,
-/// except that waiting inside delivers no further lines.
+/// Closures `FnMut(&PrintRecord)` are sinks. A sink is called by the thread finding new lines (waiting for an event or
+/// a read-back, or the runtime's own), and by a single thread at a time; a sink may use this device and others, except
+/// that waiting inside delivers no further lines.
 ///
-/// A panic of a sink reaches nobody, since whoever waits may have nothing to do with the launch: the log tells of it, and the
-/// sink goes on with the next line.
+/// A panic of a sink reaches nobody, since the waiting thread may have nothing to do with the launch: the log tells of
+/// the panic, and the sink goes on with the next line.
 pub trait PrintSink: Send {
     /// Takes a line.
     fn record(&mut self, record: &PrintRecord<'_>);
 
-    /// Receives the loss of a launch's prints. By default that is a warning in the log.
+    /// Receives the loss of a launch's prints. By default the loss is a warning in the log.
     fn lost(&mut self, loss: &PrintLoss) {
         log::warn!("{loss}");
     }
@@ -39,9 +39,9 @@ impl<F: FnMut(&PrintRecord<'_>) + Send> PrintSink for F {
 pub struct PrintLoss {
     /// The entry point of the kernel.
     pub kernel: String,
-    /// Lines that did not fit into the buffer: exactly so many.
+    /// The exact number of lines without room in the buffer.
     pub dropped: u64,
-    /// Bytes that the buffer had for lines: [`PrintOptions::capacity`].
+    /// Bytes of the buffer for lines: [`PrintOptions::capacity`].
     pub capacity: u64,
     /// The lines behind some place in the buffer could not be read: the kernel was ended from outside, or the
     /// device was lost.
@@ -71,7 +71,7 @@ impl fmt::Display for PrintLoss {
     }
 }
 
-/// A sink that several launches and devices may share.
+/// A sink shareable by several launches and devices.
 #[derive(Clone)]
 pub struct PrintTarget {
     kind: TargetKind,
@@ -134,7 +134,7 @@ impl PrintTarget {
         }
     }
 
-    /// Lets what was written become visible.
+    /// Lets the written lines become visible.
     pub(crate) fn flush(&self) {
         if let TargetKind::Stdout = self.kind {
             // A closed pipe is nobody's mistake here.
@@ -150,11 +150,11 @@ pub(crate) enum OpenTarget<'t> {
     Stream(Piece),
 }
 
-/// Bytes of a piece from which on it is written. A call of the system for each line would cost more than all else about
-/// the line.
+/// Bytes of a piece from which on the piece is written. A call of the system for each line would cost more than all
+/// else about the line.
 const PIECE: usize = 1 << 16;
 
-/// Lines for a stream of the process that are not yet written.
+/// Unwritten lines for a stream of the process.
 pub(crate) struct Piece {
     write: fn(&str),
     lines: String,
@@ -196,7 +196,7 @@ impl OpenTarget<'_> {
         }
     }
 
-    /// Writes what is not yet written.
+    /// Writes the unwritten lines.
     pub(crate) fn close(self) {
         if let Self::Stream(mut piece) = self {
             piece.write();
@@ -204,7 +204,7 @@ impl OpenTarget<'_> {
     }
 }
 
-/// Calls a sink, or the program's logger, or writes to a stream that somebody may have closed.
+/// Calls a sink, or the program's logger, or writes to a stream, perhaps a closed one.
 fn told(call: impl FnOnce()) {
     static PANICS: AtomicU64 = AtomicU64::new(0);
     if guarded(call).is_none() {
@@ -216,7 +216,7 @@ fn told(call: impl FnOnce()) {
     }
 }
 
-/// A sink that panicked once is asked again.
+/// A once panicked sink is asked again.
 fn hold<'a>(sink: &'a Mutex<dyn PrintSink + 'static>) -> MutexGuard<'a, dyn PrintSink + 'static> {
     sink.lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -311,7 +311,7 @@ mod tests {
         target.close();
         let written = WRITTEN.take();
         assert_eq!(written.concat(), expected);
-        // Three lines fill a piece, and the tenth is what is left.
+        // Three lines fill a piece, and the tenth is left.
         assert_eq!(written.len(), 4);
         assert!(written[..3].iter().all(|piece| piece.len() >= PIECE));
     }

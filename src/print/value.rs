@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use super::format::{Align, Kind, Spec};
 
-/// The types of numbers that kernels print.
+/// The types of printed numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScalarType {
     Bool,
@@ -20,7 +20,7 @@ pub(crate) enum ScalarType {
 }
 
 impl ScalarType {
-    /// Words of a record that one takes.
+    /// Words of a number in a record.
     pub fn words(self) -> usize {
         match self {
             Self::I64 | Self::U64 | Self::F64 => 2,
@@ -43,7 +43,7 @@ impl ScalarType {
         }
     }
 
-    /// Whether a placeholder of that kind can show it: whether the Rust type has the trait.
+    /// Whether a placeholder of the kind can show the number: whether the Rust type has the trait.
     fn takes(self, kind: Kind) -> bool {
         let is_integer = !matches!(self, Self::Bool | Self::F16 | Self::F32 | Self::F64);
         match kind {
@@ -55,7 +55,7 @@ impl ScalarType {
     }
 }
 
-/// The types of values that kernels print.
+/// The types of printed values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ValueType {
     pub scalar: ScalarType,
@@ -84,7 +84,7 @@ impl ValueType {
         self.scalar == ScalarType::U32 && self.rows == 2 && self.columns == 1
     }
 
-    /// Why a placeholder cannot show the value; nothing if it can.
+    /// Why a placeholder cannot show the value; nothing for a showable value.
     pub fn refusal(self, kind: Kind) -> Option<String> {
         let takes = match kind {
             Kind::Pointer => self.is_pointer(),
@@ -104,7 +104,7 @@ impl ValueType {
         })
     }
 
-    /// Writes the value that `words` carries; words that are missing count as zero.
+    /// Writes the value carried by `words`; missing words count as zero.
     pub fn render(self, words: &[u32], spec: &Spec, out: &mut String) {
         let word = |index: usize| words.get(index).copied().unwrap_or(0);
         if spec.kind == Kind::Pointer {
@@ -164,8 +164,8 @@ fn list(
     out.push(']');
 }
 
-/// Formats with the flags of `spec` that Rust has to know; width only where zeros fill it, since `format!` takes
-/// no fill character at run time.
+/// Formats with the flags of `spec` for Rust; width only where zeros fill it, since `format!` takes no fill character
+/// at run time.
 macro_rules! with_flags {
     ($value:expr, $spec:expr, $width:expr, $kind:literal) => {{
         let (v, s) = ($value, $spec);
@@ -277,7 +277,7 @@ fn render_scalar(ty: ScalarType, bits: u64, spec: &Spec, out: &mut String) {
             ScalarType::I16 | ScalarType::I32 => write!(out, "{}", bits as i32),
             ScalarType::I64 => write!(out, "{}", bits as i64),
             ScalarType::U16 | ScalarType::U32 | ScalarType::U64 => write!(out, "{bits}"),
-            // Halves travel as what they are worth in 32 bits.
+            // Halves travel as their value in 32 bits.
             ScalarType::F16 | ScalarType::F32 => write!(out, "{}", f32::from_bits(bits as u32)),
             ScalarType::F64 => write!(out, "{}", f64::from_bits(bits)),
         };

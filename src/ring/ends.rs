@@ -12,7 +12,7 @@ use crate::device::Device;
 use crate::device::LiveError;
 use crate::device::pace::Pace;
 
-/// How often who waits has the launches begin that others have recorded meanwhile.
+/// How often a waiting end has recorded launches of others begin.
 const FLUSHED_EVERY: Duration = Duration::from_millis(1);
 
 /// The words of one item.
@@ -20,8 +20,8 @@ fn words_of<T: RingItem>(item: &T) -> &[u32] {
     bytemuck::cast_slice(std::slice::from_ref(item))
 }
 
-/// Moves `len` items, as many at a time as `attempt` does of those that are left, until `timeout` is over. What waits
-/// for a kernel has the launches of `device` begin that are recorded.
+/// Moves `len` items, as many at a time as `attempt` does of the rest, until `timeout` is over. A wait for a kernel has
+/// the recorded launches of `device` begin.
 fn move_all(
     device: Option<&Device>,
     len: usize,
@@ -52,9 +52,9 @@ fn move_all(
             if let Some(reason) = submissions.lost().get() {
                 return Err(LiveError::DeviceLost { reason }.into());
             }
-            // Not at each look: others may be recording, and servers make room for what is submitted.
+            // Not at each look: others may be recording, and servers make room for submitted launches.
             if flushed.is_none_or(|last| last.elapsed() >= FLUSHED_EVERY) {
-                // What goes wrong is told by the events of the launches.
+                // The events of the launches tell of failures.
                 let _ = device.flush();
                 flushed = Some(Instant::now());
             }
@@ -64,11 +64,11 @@ fn move_all(
     Ok(())
 }
 
-/// The host's end of a ring that kernels take from ([`Device::ring_from_host`](crate::Device::ring_from_host)).
-/// Dropping it closes the ring: kernels find what is left, and then that it is finished.
+/// The host's end of a ring from the host to kernels ([`Device::ring_from_host`](crate::Device::ring_from_host)).
+/// Dropping this end closes the ring: kernels find the remaining items, and then the ring finished.
 ///
-/// Where rings travel between launches ([`KernelRing::tier`](super::KernelRing::tier)), a ring that looks full is
-/// looked at behind the launches submitted before, so that every method may wait for them.
+/// Where rings travel between launches ([`KernelRing::tier`](super::KernelRing::tier)), a full-looking ring is looked
+/// at behind the launches submitted before, so that every method may wait for them.
 #[derive(Debug)]
 pub struct RingSender<T: RingItem> {
     memory: RingMemory,
@@ -89,12 +89,12 @@ impl<T: RingItem> RingSender<T> {
         }
     }
 
-    /// Items that fit in.
+    /// The ring's capacity in items.
     pub fn slots(&self) -> usize {
         self.slots
     }
 
-    /// Items that there is room for, counted anew.
+    /// Free room in items, counted anew.
     ///
     /// # Errors
     /// [`RingError::Garbled`]; [`RingError::Read`].
@@ -106,7 +106,7 @@ impl<T: RingItem> RingSender<T> {
     /// Room for up to `wanted` items, to be written in place.
     ///
     /// # Errors
-    /// [`RingError::Closed`] if there is no room and the kernel, which has closed its end, will make none;
+    /// [`RingError::Closed`] if there is no room and the kernel has closed its end and will make none;
     /// [`RingError::Garbled`]; [`RingError::Read`].
     pub fn slots_mut(&mut self, wanted: usize) -> Result<RingSlots<'_, T>, RingError> {
         if self.is_closed {
@@ -126,7 +126,7 @@ impl<T: RingItem> RingSender<T> {
     /// Pushes as many of the items as there is room for, and returns how many.
     ///
     /// # Errors
-    /// Those of [`RingSender::slots_mut`]; [`RingError::Memory`].
+    /// The errors of [`RingSender::slots_mut`]; [`RingError::Memory`].
     pub fn try_push(&mut self, items: &[T]) -> Result<usize, RingError> {
         let mut slots = self.slots_mut(items.len())?;
         let len = slots.len();
@@ -140,11 +140,11 @@ impl<T: RingItem> RingSender<T> {
     }
 
     /// Pushes all items, waiting up to `timeout` for room, and where the ring travels between launches for the launches
-    /// submitted before, however long they take.
+    /// submitted before, however long.
     ///
     /// # Errors
-    /// [`RingError::Live`] where the device is lost; [`RingError::Deadline`] and [`RingError::Closed`], with the number of items that were pushed; those of
-    /// [`RingSender::try_push`].
+    /// [`RingError::Live`] where the device is lost; [`RingError::Deadline`] and [`RingError::Closed`], with the number
+    /// of pushed items; the errors of [`RingSender::try_push`].
     pub fn push(&mut self, items: &[T], timeout: Duration) -> Result<(), RingError> {
         let device = self.memory.device();
         move_all(device.as_ref(), items.len(), timeout, |moved| {
@@ -152,7 +152,7 @@ impl<T: RingItem> RingSender<T> {
         })
     }
 
-    /// Whether the kernel has closed its end, and takes nothing more.
+    /// Whether the kernel has closed its end, taking nothing more.
     ///
     /// # Errors
     /// [`RingError::Read`].
@@ -160,7 +160,7 @@ impl<T: RingItem> RingSender<T> {
         self.producer.is_closed(&self.memory)
     }
 
-    /// Closes the ring, as dropping it does. Pushing is [`RingError::Closed`] from then on.
+    /// Closes the ring, as dropping this end does. Pushing is [`RingError::Closed`] from then on.
     ///
     /// # Errors
     /// [`RingError::Memory`].
@@ -181,7 +181,7 @@ impl<T: RingItem> Drop for RingSender<T> {
     }
 }
 
-/// Free slots of a ring, from [`RingSender::slots_mut`]: what is written there is where the kernel reads it. Dropping
+/// Free slots of a ring, from [`RingSender::slots_mut`]: writes there are in the kernel's place for reading. Dropping
 /// the value without [`RingSlots::commit`] puts nothing.
 #[derive(Debug)]
 #[must_use = "nothing is put until `commit` is called"]
@@ -209,8 +209,8 @@ impl<T: RingItem> RingSlots<'_, T> {
         Some(())
     }
 
-    /// Shows the kernel the first `count` items, at most as many as there are slots. Each must have been set: a slot
-    /// that was not holds an item of earlier.
+    /// Shows the kernel the first `count` items, at most as many as there are slots. Each must have been set: an unset
+    /// slot holds an item of earlier.
     ///
     /// # Errors
     /// [`RingError::Memory`].
@@ -221,11 +221,11 @@ impl<T: RingItem> RingSlots<'_, T> {
     }
 }
 
-/// The host's end of a ring that kernels put into ([`Device::ring_to_host`](crate::Device::ring_to_host)). Dropping it
-/// closes the ring, which kernels can ask for.
+/// The host's end of a ring from kernels to the host ([`Device::ring_to_host`](crate::Device::ring_to_host)). Dropping
+/// this end closes the ring; kernels can ask whether the ring is closed.
 ///
-/// Where rings travel between launches ([`KernelRing::tier`](super::KernelRing::tier)), a ring that looks empty is
-/// looked at behind the launches submitted before, so that every method may wait for them.
+/// Where rings travel between launches ([`KernelRing::tier`](super::KernelRing::tier)), an empty-looking ring is looked
+/// at behind the launches submitted before, so that every method may wait for them.
 #[derive(Debug)]
 pub struct RingReceiver<T: RingItem> {
     memory: RingMemory,
@@ -246,12 +246,12 @@ impl<T: RingItem> RingReceiver<T> {
         }
     }
 
-    /// Items that fit in.
+    /// The ring's capacity in items.
     pub fn slots(&self) -> usize {
         self.slots
     }
 
-    /// Items that are there, counted anew.
+    /// Items ready, counted anew.
     ///
     /// # Errors
     /// [`RingError::Garbled`]; [`RingError::Read`].
@@ -260,10 +260,10 @@ impl<T: RingItem> RingReceiver<T> {
         Ok(self.consumer.ready(&self.memory, all)? as usize)
     }
 
-    /// Up to `wanted` items that are there, to be read in place.
+    /// Up to `wanted` ready items, to be read in place.
     ///
     /// # Errors
-    /// [`RingError::Closed`] if there are none and the kernel, which has closed its end, will put none;
+    /// [`RingError::Closed`] if there are none and the kernel has closed its end and will put none;
     /// [`RingError::Garbled`]; [`RingError::Read`].
     pub fn items(&mut self, wanted: usize) -> Result<RingItems<'_, T>, RingError> {
         let wanted = wanted.min(self.slots) as u32;
@@ -283,7 +283,7 @@ impl<T: RingItem> RingReceiver<T> {
     /// Pops as many items as there are and fit into `items`, and returns how many.
     ///
     /// # Errors
-    /// Those of [`RingReceiver::items`]; [`RingError::Memory`].
+    /// The errors of [`RingReceiver::items`]; [`RingError::Memory`].
     pub fn try_pop(&mut self, items: &mut [T]) -> Result<usize, RingError> {
         let found = self.items(items.len())?;
         let len = found.len();
@@ -298,12 +298,12 @@ impl<T: RingItem> RingReceiver<T> {
         Ok(len)
     }
 
-    /// Pops items until `items` is full, waiting up to `timeout` for them, and where the ring travels between launches
-    /// for the launches submitted before, however long they take.
+    /// Pops items until `items` is full, waiting up to `timeout` for more, and where the ring travels between launches
+    /// for the launches submitted before, however long.
     ///
     /// # Errors
-    /// [`RingError::Live`] where the device is lost; [`RingError::Deadline`] and [`RingError::Closed`], with the number of items that were popped, which are the
-    /// first in `items`; those of [`RingReceiver::try_pop`].
+    /// [`RingError::Live`] where the device is lost; [`RingError::Deadline`] and [`RingError::Closed`], with the number
+    /// of popped items, the first in `items`; the errors of [`RingReceiver::try_pop`].
     pub fn pop(&mut self, items: &mut [T], timeout: Duration) -> Result<(), RingError> {
         let len = items.len();
         let device = self.memory.device();
@@ -312,7 +312,7 @@ impl<T: RingItem> RingReceiver<T> {
         })
     }
 
-    /// Takes nothing more, as dropping does. What is there can still be popped.
+    /// Takes nothing more, as dropping does. Items already in the ring can still be popped.
     ///
     /// # Errors
     /// [`RingError::Memory`].
@@ -333,8 +333,8 @@ impl<T: RingItem> Drop for RingReceiver<T> {
     }
 }
 
-/// Items of a ring that were put, from [`RingReceiver::items`], read where the kernel wrote them. Dropping the value
-/// without [`RingItems::release`] leaves them in the ring.
+/// Put items of a ring, from [`RingReceiver::items`], read where the kernel wrote them. Dropping the value without
+/// [`RingItems::release`] leaves the items in the ring.
 #[derive(Debug)]
 #[must_use = "the items stay until `release` is called"]
 pub struct RingItems<'a, T: RingItem> {

@@ -1,4 +1,4 @@
-//! What can go wrong with rings.
+//! Errors of rings.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use crate::device::LiveError;
 use crate::error_text::debug_by_text;
 use crate::memory::{MemoryError, ReadError};
 
-/// What can go wrong with a ring.
+/// An error of a ring.
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum RingError {
     /// There is no such ring.
     #[error("a ring of {slots} slots: choose from 1 to {limit}")]
     Slots {
-        /// The slots that were wanted.
+        /// The slots asked for.
         slots: usize,
-        /// The most that a ring has.
+        /// The most slots of a ring.
         limit: usize,
     },
-    /// The ring is closed, by the kernel or by this end's own `close`: nothing more goes in, or comes.
+    /// The ring is closed, by the kernel or by this end's own `close`: nothing more goes in, or comes out.
     #[error(
         "the ring is closed, by the kernel or by `close`; {moved} items of this call went in or came before that"
     )]
     Closed {
-        /// The items of this call that went through.
+        /// The transferred items of this call.
         moved: usize,
     },
     /// The time was over before all items went through.
@@ -33,12 +33,12 @@ pub enum RingError {
          server called?"
     )]
     Deadline {
-        /// The items of this call that went through, which are the first ones.
+        /// The transferred items of this call: the first ones.
         moved: usize,
         /// How long the call waited.
         waited: Duration,
     },
-    /// A count in the ring is one that its functions never write: a kernel has released or committed more items than
+    /// The ring's functions never write the count found in the ring: a kernel has released or committed more items than
     /// there were, or has written over the ring.
     #[error(
         "the kernel's count in the ring is impossible: release no more items than are ready, commit no more than there is \
@@ -48,10 +48,10 @@ pub enum RingError {
     /// There is no live memory for the ring.
     #[error(transparent)]
     Live(#[from] LiveError),
-    /// There is no memory for the ring, or it could not be written.
+    /// There is no memory for the ring, or the memory could not be written.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// The ring could not be read, or a launch that has used it failed: then make another one. Where rings travel between
+    /// The ring could not be read, or a launch with the ring failed: then make another ring. Where rings travel between
     /// launches only.
     #[error(transparent)]
     Read(#[from] ReadError),

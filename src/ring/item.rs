@@ -1,4 +1,4 @@
-//! Items of rings: which Rust types there are, and the WGSL of the functions for each.
+//! Items of rings: the Rust types, and the WGSL of the functions for each.
 
 use super::protocol::{CLOSED, ITEMS, MASK, PUT, TAKEN};
 use crate::kernel::server::RING_VARIABLE;
@@ -8,7 +8,7 @@ const COMMON: &str = include_str!("../../shaders/ring.wgsl");
 const FROM_HOST: &str = include_str!("../../shaders/ring_from_host.wgsl");
 const TO_HOST: &str = include_str!("../../shaders/ring_to_host.wgsl");
 
-/// An item of a ring: `u32`, `i32` or `f32`, or an array of them with up to 64 elements. In WGSL arrays of two to four
+/// An item of a ring: `u32`, `i32` or `f32`, or an array of up to 64 such elements. In WGSL arrays of two to four
 /// elements are vectors (`vec3<f32>`), others arrays (`array<f32, 16>`). Structures travel as arrays of words.
 pub trait RingItem: sealed::Item {}
 
@@ -35,9 +35,9 @@ pub(super) mod sealed {
     }
 
     pub trait Item: Pod {
-        /// The type of one element in WGSL.
+        /// The element type in WGSL.
         const SCALAR: &'static str;
-        /// Elements, each of which is a word.
+        /// Elements, each a word.
         const WORDS: usize;
         const IS_ARRAY: bool;
     }
@@ -61,15 +61,15 @@ pub(super) mod sealed {
     }
 }
 
-/// Which way items go.
+/// The direction of the items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Direction {
     FromHost,
     ToHost,
 }
 
-/// What a ring carries, and which way: part of the name of its variable, so that a ring of another kind is an argument
-/// that the kernel does not know.
+/// A ring's items and direction: part of the name of its variable, so that the kernel knows no argument for a ring of
+/// another kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kind {
     pub direction: Direction,
@@ -129,7 +129,7 @@ impl Kind {
         }
     }
 
-    /// Statements that write the words of `item` from `at` on.
+    /// Statements writing the words of `item` from `at` on.
     fn store(self) -> String {
         let statement = |index: usize| {
             let element = match self.is_array {
@@ -173,7 +173,7 @@ impl Kind {
     }
 }
 
-/// Whether functions can be named after a ring of that name.
+/// Whether functions can be named after a ring of the given name.
 pub(super) fn is_name(name: &str) -> bool {
     name.starts_with(|first: char| first.is_ascii_alphabetic())
         && (name.chars()).all(|one| one.is_ascii_alphanumeric() || one == '_')

@@ -1,14 +1,14 @@
 //! The memory of a ring.
 //!
 //! Where running kernels and the host see each other's writes (`Capabilities::live_calls`, as for ports), the ring lies
-//! in live memory that kernels poll: on a device with memory of its own in that memory, which the host reaches through
-//! a window over the bus. Both sides then work on one and the same memory, so that no packet needs a checksum; but the
-//! window combines writes and keeps no order among them, so that the host has a full fence at both sides of each word
-//! that the kernel waits for, and behind each look.
+//! in live memory polled by kernels: on a device with memory of its own in the device's memory, reached by the host
+//! through a window over the bus. Both sides then work on one and the same memory, so that no packet needs a checksum;
+//! but the window combines writes and keeps no order among writes, so that the host has a full fence at both sides of
+//! each word awaited by the kernel, and behind each look.
 //!
 //! Elsewhere the ring is an ordinary buffer of the device, with a copy in the host's memory. Items and counts are
-//! written and read in the queue's order, between launches: a launch, or a slice of a server, finds what was put before
-//! it was submitted, and the host finds what launches have put that have ended.
+//! written and read in the queue's order, between launches: a launch, or a slice of a server, finds the items put
+//! before its submission, and the host finds the items put by ended launches.
 
 use std::fmt;
 use std::ops::Range;
@@ -65,7 +65,7 @@ impl RingMemory {
         matches!(self, Self::Live { .. })
     }
 
-    /// The device, where looking at the ring does not have it run what is recorded.
+    /// The device, where looking at the ring does not run the recorded launches.
     pub fn device(&self) -> Option<Device> {
         match self {
             Self::Live { words, .. } => Some(words.device()),

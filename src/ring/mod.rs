@@ -1,18 +1,18 @@
-//! Rings: streams of items between a thread of the host and a kernel, in memory that both use in place.
+//! Rings: streams of items between a thread of the host and a kernel, in memory used by both in place.
 //!
-//! - `protocol`: which words a ring has, and in which order they are written; `tests_loom` explores the order.
+//! - `protocol`: the words of a ring, and the order of their writes; `tests_loom` explores the order.
 //! - `memory`: where the words are, live or travelling between launches.
-//! - `item`: which types go through rings, and the functions that kernels have for each.
-//! - `ends`: the host's ends, one that pushes and one that pops.
-//! - `error`: what can go wrong.
+//! - `item`: the types going through rings, and the kernels' functions for each.
+//! - `ends`: the host's ends, a pushing and a popping end.
+//! - `error`: the errors.
 //!
-//! A call of a server carries its arguments in a port, is answered, and has a price for each. A ring has no answers:
-//! whoever has many items, such as the samples of a sound, writes them where the kernel reads them, and shows a count
-//! once for all. Ports and rings go together: a call says that there is something in the ring, or what is to be done
-//! with it.
+//! A call of a server carries its arguments in a port, is answered, and has a price for each. A ring has no answers: a
+//! producer with many items, such as the samples of a sound, writes the items to the place of the kernel's reads, and
+//! shows a count once for all. Ports and rings go together: a call announces something in the ring, or says how to use
+//! the items.
 //!
 //! This module uses launches, servers and programs; nothing below knows of rings, but the fences of their functions,
-//! which are filled where those of servers are (`kernel::server`).
+//! filled together with the fences of servers (`kernel::server`).
 
 mod ends;
 mod error;
@@ -43,8 +43,8 @@ pub use item::RingItem;
 const MOST: usize = 1 << 24;
 
 /// The kernel's end of a ring: an argument of launches ([`Launch::ring`]) and of servers
-/// ([`PersistentKernelBuilder::ring`]). Cheap to clone. What a kernel has taken stays taken in the next launch, and so
-/// does what it has put; one invocation at a time uses a ring.
+/// ([`PersistentKernelBuilder::ring`]). Cheap to clone. Taken items stay taken in the next launch, and put items stay
+/// put; one invocation at a time uses a ring.
 #[derive(Debug, Clone)]
 pub struct KernelRing {
     kind: Kind,
@@ -54,7 +54,7 @@ pub struct KernelRing {
 }
 
 impl KernelRing {
-    /// Items that fit in.
+    /// The ring's capacity in items.
     pub fn slots(&self) -> usize {
         self.slots
     }
@@ -69,8 +69,8 @@ impl KernelRing {
 }
 
 impl Device {
-    /// Makes a ring through which the host gives items to kernels, of so many slots, rounded up to a power of two: the
-    /// host's end, and the kernel's.
+    /// Makes a ring from the host to kernels, of so many slots, rounded up to a power of two: the host's end, and the
+    /// kernel's.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -107,8 +107,8 @@ impl Device {
         Ok((RingSender::new(memory, shape), kernel))
     }
 
-    /// Makes a ring through which kernels give items to the host, of so many slots, rounded up to a power of two: the
-    /// kernel's end, and the host's.
+    /// Makes a ring from kernels to the host, of so many slots, rounded up to a power of two: the kernel's end, and the
+    /// host's.
     ///
     /// ```
     /// # use std::time::Duration;
@@ -167,40 +167,40 @@ impl Device {
 }
 
 impl ProgramBuilder {
-    /// Gives the program's kernels a ring from which they take what the host puts in; `name` is part of the names of
-    /// its functions, `T` the type of an item ([`RingItem`]). Launches are given the ring by [`Launch::ring`], servers
-    /// by [`PersistentKernelBuilder::ring`]. With `input` as the name:
+    /// Gives the program's kernels a ring for taking the host's items; `name` is part of the names of its functions,
+    /// `T` the type of an item ([`RingItem`]). Launches are given the ring by [`Launch::ring`], servers by
+    /// [`PersistentKernelBuilder::ring`]. With `input` as the name:
     ///
-    /// - `ring_input_take()`: takes an item if one is ready (`found`), which is `item`.
-    /// - `ring_input_ready() -> u32`: items that are ready.
-    /// - `ring_input_at(index) -> T`: the item so many behind the first that is ready, read in place.
-    /// - `ring_input_release(count)`: gives the slots of so many items back, which were ready.
+    /// - `ring_input_take()`: takes an item (`item`) if any is ready (`found`).
+    /// - `ring_input_ready() -> u32`: ready items.
+    /// - `ring_input_at(index) -> T`: the item so many behind the first ready item, read in place.
+    /// - `ring_input_release(count)`: gives the slots of so many ready items back.
     /// - `ring_input_finished() -> bool`: whether the host has closed its end, and everything is taken.
-    /// - `ring_input_close()`: takes nothing more, which the host is told.
+    /// - `ring_input_close()`: takes nothing more, and tells the host.
     ///
-    /// None of them waits. One invocation at a time uses a ring: of a work-group all may read by `ring_input_at` what
-    /// one of them has found ready, with `storageBarrier(); workgroupBarrier();` before, in front of the release by one,
-    /// and behind it. A kernel that looks again and
-    /// again until something comes has to end by itself: loops are limited on some adapters, and a device runs nothing
-    /// else meanwhile.
+    /// None of them waits. One invocation at a time uses a ring: in a work-group all invocations may read by
+    /// `ring_input_at` the items found ready by a single invocation, with `storageBarrier(); workgroupBarrier();`
+    /// before, in front of and behind the release by a single invocation. A kernel looking again and again until
+    /// something comes has to end by itself: loops are limited on some adapters, and a device runs nothing else
+    /// meanwhile.
     pub fn ring_from_host<T: RingItem>(self, name: &str) -> Self {
         self.ring(name, Kind::of::<T>(Direction::FromHost))
     }
 
-    /// Gives the program's kernels a ring into which they put what the host takes out; `name` is part of the names of
-    /// its functions, `T` the type of an item ([`RingItem`]). With `output` as the name:
+    /// Gives the program's kernels a ring for putting items for the host; `name` is part of the names of its functions,
+    /// `T` the type of an item ([`RingItem`]). With `output` as the name:
     ///
     /// - `ring_output_put(item) -> bool`: puts an item; `false` if there is no room now.
-    /// - `ring_output_room() -> u32`: items that there is room for.
-    /// - `ring_output_set(index, item)`: writes an item in place, so many behind the next one. The host does not see it
-    ///   yet.
-    /// - `ring_output_commit(count)`: shows the host so many items that are written.
+    /// - `ring_output_room() -> u32`: free room in items.
+    /// - `ring_output_set(index, item)`: writes an item in place, so many behind the next item. The host does not see
+    ///   the item yet.
+    /// - `ring_output_commit(count)`: shows the host so many written items.
     /// - `ring_output_closed() -> bool`: whether the host's end is gone.
-    /// - `ring_output_close()`: puts nothing more, which the host is told when it has taken everything.
+    /// - `ring_output_close()`: puts nothing more; the host learns of the end after taking everything.
     ///
-    /// None of them waits. One invocation at a time uses a ring: of a work-group all may write by `ring_output_set`
-    /// where one of them has found room, and that one commits, with `storageBarrier(); workgroupBarrier();` before and
-    /// behind.
+    /// None of them waits. One invocation at a time uses a ring: in a work-group all invocations may write by
+    /// `ring_output_set` into room found by a single invocation, and the finder commits, with
+    /// `storageBarrier(); workgroupBarrier();` before and behind.
     pub fn ring_to_host<T: RingItem>(self, name: &str) -> Self {
         self.ring(name, Kind::of::<T>(Direction::ToHost))
     }
@@ -220,12 +220,11 @@ impl ProgramBuilder {
 }
 
 impl Launch {
-    /// Gives a ring to the kernel, whose program has one of that name and of the same type
+    /// Gives a ring to the kernel, whose program has a ring of the same name and type
     /// ([`ProgramBuilder::ring_from_host`], [`ProgramBuilder::ring_to_host`]); otherwise
-    /// [`LaunchError::UnknownArgument`](crate::launch::LaunchError::UnknownArgument), in which the ring has its type in
-    /// its name.
+    /// [`LaunchError::UnknownArgument`](crate::launch::LaunchError::UnknownArgument), naming the ring with its type.
     ///
-    /// A launch that was submitted is with the device once somebody waits for it or calls
+    /// A submitted launch is with the device once somebody waits for it or calls
     /// [`Device::flush`](crate::Device::flush), or once a push or a pop waits.
     pub fn ring(self, name: &str, ring: &KernelRing) -> Self {
         let variable = ring.kind.variable(name);
@@ -235,13 +234,13 @@ impl Launch {
 
 impl PersistentKernelBuilder {
     /// Gives a ring to the handlers, as [`Launch::ring`] does to a kernel. One invocation at a time uses a ring, so
-    /// that calls of handlers that do must not run beside each other, which nothing checks: with one work-group, and
-    /// [`lanes(1)`](Self::lanes), the default where processors run kernels, or a handler for whole work-groups; or with one
-    /// call at a time; and with one server for a ring. Where calls travel in
-    /// slices ([`PersistentKernel::tier`](crate::PersistentKernel::tier)) those on their way together do, so that there
-    /// a caller waits for each.
+    /// that calls of handlers with a ring must not run beside each other, and nothing checks the rule: with one
+    /// work-group, and [`lanes(1)`](Self::lanes), the default where processors run kernels, or a handler for whole
+    /// work-groups; or with one call at a time; and with one server for a ring. Where calls travel in slices
+    /// ([`PersistentKernel::tier`](crate::PersistentKernel::tier)) the calls on their way together run beside each
+    /// other, so that there a caller waits for each.
     ///
-    /// What was pushed before a call is ready in its handler, and what the handler has committed can be popped when the
+    /// Items pushed before a call are ready in its handler, and items committed by the handler can be popped when the
     /// call has returned.
     ///
     /// ```

@@ -1,7 +1,8 @@
-//! The protocol of rings: who may write which word, and in which order.
+//! The protocol of rings: the writer of each word, and the order of the writes.
 //!
-//! A ring has one producer and one consumer, one of which is the host and the other one an invocation of a kernel. Each
-//! side counts what it has put, or taken, in a word that it alone writes; counts go on for ever and wrap around.
+//! A ring has one producer and one consumer, the host on one side and an invocation of a kernel on the other. Each side
+//! counts its put, or taken, items in a word of its own, written by no other side; counts go on for ever and wrap
+//! around.
 //!
 //! ```text
 //!   word 0      slots - 1                                       written once, before anybody looks
@@ -11,16 +12,17 @@
 //! ```
 //!
 //! # How it works
-//! 1. The producer looks at the count of what was taken: slots that are free are its own.
-//! 2. It writes the words of items, and *then* publishes its count: who sees the count sees the words.
-//! 3. The consumer looks at the count of what was put, and *then* reads the words.
-//! 4. It publishes its own count *behind* the last read: from then on the slots are the producer's.
+//! 1. The producer looks at the count of taken items: free slots belong to the producer.
+//! 2. The producer writes the words of items, and *then* publishes its count: a reader of the count sees the words.
+//! 3. The consumer looks at the count of put items, and *then* reads the words.
+//! 4. The consumer publishes its own count *behind* the last read: from then on the slots are the producer's.
 //!
-//! An end that was closed is looked at *before* the count of that side: what was put before the closing is then seen.
+//! The word of a closed end is looked at *before* the count of the same side: items put before the closing are then
+//! seen.
 //!
-//! Neither side waits for the other one, and a count of the other side is believed only where it can be right. The
-//! kernel's half is `shaders/ring_from_host.wgsl` and `shaders/ring_to_host.wgsl`. The order of these steps, with what
-//! goes wrong in another one, is explored in `tests_loom`.
+//! Neither side waits for the other one, and a count of the other side is believed only where the count can be right.
+//! The kernel's half is `shaders/ring_from_host.wgsl` and `shaders/ring_to_host.wgsl`. The order of these steps, with
+//! the failures of other orders, is explored in `tests_loom`.
 
 use std::ops::Range;
 
@@ -30,23 +32,23 @@ pub(super) const MASK: usize = 0;
 pub(super) const PUT: usize = 32;
 /// The consumer's count.
 pub(super) const TAKEN: usize = 64;
-/// Where the word of a closed end lies, behind the count of its side.
+/// The place of the word of a closed end, behind the count of its side.
 pub(super) const CLOSED: usize = 1;
 /// The first slot.
 pub(super) const ITEMS: usize = 96;
 
-/// A count that no producer or consumer can have written.
+/// A count impossible for any producer or consumer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Impossible;
 
-/// The words of a ring, which both sides see.
+/// The words of a ring, seen by both sides.
 pub(super) trait RingWords {
     type Error: From<Impossible>;
 
-    /// Reads a word of the other side, and acquires what that side wrote before.
+    /// Reads a word of the other side, and acquires the other side's earlier writes.
     fn look(&self, index: usize) -> Result<u32, Self::Error>;
 
-    /// Writes a word for the other side, and releases what this side wrote before.
+    /// Writes a word for the other side, and releases the own side's earlier writes.
     fn publish(&self, index: usize, value: u32) -> Result<(), Self::Error>;
 
     /// Reads words of items, in no order.
@@ -55,7 +57,7 @@ pub(super) trait RingWords {
     /// Writes words of items, in no order.
     fn set(&self, index: usize, words: &[u32]);
 
-    /// Brings words of items that the other side has put, where the memory is not common.
+    /// Brings the words of the other side's put items, where the memory is not common.
     fn fetch(&self, _words: Range<usize>) -> Result<(), Self::Error> {
         Ok(())
     }
@@ -79,12 +81,12 @@ impl Shape {
         ITEMS + self.slots as usize * self.words
     }
 
-    /// The first word of the item with that count.
+    /// The first word of the item with the given count.
     pub fn item(self, count: u32) -> usize {
         ITEMS + (count & (self.slots - 1)) as usize * self.words
     }
 
-    /// The words of so many items, from the one with the count `first` on: in one piece, or in two around the end.
+    /// The words of so many items, from the item with the count `first` on: in one piece, or in two around the end.
     fn pieces(self, first: u32, items: u32) -> impl Iterator<Item = Range<usize>> {
         let begin = self.item(first);
         let words = items as usize * self.words;
@@ -94,12 +96,12 @@ impl Shape {
     }
 }
 
-/// The side that puts items.
+/// The putting side.
 #[derive(Debug)]
 pub(super) struct Producer {
     shape: Shape,
     put: u32,
-    /// What was taken when the producer looked last.
+    /// The taken items at the producer's last look.
     taken: u32,
 }
 
@@ -108,7 +110,7 @@ impl Producer {
         Self::counting_from(shape, 0)
     }
 
-    /// Of a ring through which `count` items have gone.
+    /// Of a ring after `count` items.
     pub fn counting_from(shape: Shape, count: u32) -> Self {
         Self {
             shape,
@@ -125,7 +127,7 @@ impl Producer {
     pub fn room<W: RingWords>(&mut self, words: &W, wanted: u32) -> Result<u32, W::Error> {
         if self.known_room() < wanted {
             let taken = words.look(TAKEN)?;
-            // Between what was taken before, and what there was to take.
+            // Between the items taken before, and all items to take.
             if taken.wrapping_sub(self.taken) > self.put.wrapping_sub(self.taken) {
                 return Err(Impossible.into());
             }
@@ -134,12 +136,12 @@ impl Producer {
         Ok(self.known_room())
     }
 
-    /// Writes an item into a slot that is free, so many behind the next one.
+    /// Writes an item into a free slot, so many behind the next one.
     pub fn write<W: RingWords>(&self, words: &W, index: u32, item: &[u32]) {
         words.set(self.shape.item(self.put.wrapping_add(index)), item);
     }
 
-    /// Shows the consumer so many items that are written.
+    /// Shows the consumer so many written items.
     pub fn commit<W: RingWords>(&mut self, words: &W, items: u32) -> Result<(), W::Error> {
         for piece in self.shape.pieces(self.put, items) {
             words.send(piece)?;
@@ -161,12 +163,12 @@ impl Producer {
     }
 }
 
-/// The side that takes items.
+/// The taking side.
 #[derive(Debug)]
 pub(super) struct Consumer {
     shape: Shape,
     taken: u32,
-    /// What was put when the consumer looked last.
+    /// The put items at the consumer's last look.
     put: u32,
 }
 
@@ -175,7 +177,7 @@ impl Consumer {
         Self::counting_from(shape, 0)
     }
 
-    /// Of a ring through which `count` items have gone.
+    /// Of a ring after `count` items.
     pub fn counting_from(shape: Shape, count: u32) -> Self {
         Self {
             shape,
@@ -188,7 +190,7 @@ impl Consumer {
         self.put.wrapping_sub(self.taken)
     }
 
-    /// Items that are there. Looks only if fewer than `wanted` are known.
+    /// Items ready. Looks only if fewer than `wanted` are known.
     pub fn ready<W: RingWords>(&mut self, words: &W, wanted: u32) -> Result<u32, W::Error> {
         if self.known() < wanted {
             let put = words.look(PUT)?;
@@ -205,7 +207,7 @@ impl Consumer {
         Ok(self.known())
     }
 
-    /// Reads an item that is there, so many behind the first one.
+    /// Reads a ready item, so many behind the first one.
     pub fn read<W: RingWords>(&self, words: &W, index: u32, item: &mut [u32]) {
         words.get(self.shape.item(self.taken.wrapping_add(index)), item);
     }
@@ -225,7 +227,7 @@ impl Consumer {
 
     /// Whether the producer puts nothing more, and everything is taken.
     pub fn is_finished<W: RingWords>(&mut self, words: &W) -> Result<bool, W::Error> {
-        // In this order: what was put before the closing is then seen.
+        // In this order: items put before the closing are then seen.
         Ok(words.look(PUT + CLOSED)? != 0 && self.ready(words, 1)? == 0)
     }
 }

@@ -1,5 +1,4 @@
-//! Rings without a device: counts at their ends, counts that are wrong, pieces around the end, and the text of the
-//! functions.
+//! Rings without a device: counts at their ends, wrong counts, pieces around the end, and the text of the functions.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -12,7 +11,7 @@ use crate::kernel::{KernelError, Program, ProgramMistake};
 
 const POISON: u32 = 0xDEAD_BEEF;
 
-/// Words of one thread, and the ranges that were fetched and sent.
+/// Words of a single thread, and the fetched and sent ranges.
 struct Words {
     words: RefCell<Vec<u32>>,
     moved: RefCell<Vec<(&'static str, Range<usize>)>>,
@@ -109,7 +108,7 @@ fn items_come_out_in_order_at_every_fill_level() {
     }
 }
 
-/// Memory that is not common is sent and fetched in the pieces that changed, and no more.
+/// Memory not common to both sides is sent and fetched in the changed pieces, and no more.
 #[test]
 fn pieces_go_around_the_end() {
     let shape = Shape { slots: 4, words: 3 };
@@ -125,7 +124,7 @@ fn pieces_go_around_the_end() {
     producer.commit(&words, 2).unwrap();
     let both = [ITEMS + 9..ITEMS + 12, ITEMS..ITEMS + 3];
     assert_eq!(take_moved(), both.clone().map(|piece| ("send", piece)));
-    // What is known is not fetched again.
+    // Known items are not fetched again.
     assert_eq!(consumer.ready(&words, 1).unwrap(), 2);
     assert_eq!(consumer.ready(&words, 2).unwrap(), 2);
     assert_eq!(consumer.ready(&words, 4).unwrap(), 2);
@@ -144,7 +143,7 @@ fn impossible_counts_are_refused() {
     }
     words.write(TAKEN, 2);
     assert_eq!(producer.room(&words, 4), Ok(3));
-    // What was taken stays taken.
+    // Taken items stay taken.
     words.write(TAKEN, 1);
     assert_eq!(producer.room(&words, 4), Err(Impossible));
 

@@ -1,5 +1,5 @@
-//! Both sides of a ring under loom: the real protocol, with the orderings of Rust's memory model explored, and what
-//! goes wrong in another order. The kernel's side follows the same steps (`shaders/ring_from_host.wgsl`,
+//! Both sides of a ring under loom: the real protocol, with the orderings of Rust's memory model explored, and the
+//! failures of other orders. The kernel's side follows the same steps (`shaders/ring_from_host.wgsl`,
 //! `shaders/ring_to_host.wgsl`).
 
 use loom::sync::Arc;
@@ -9,10 +9,10 @@ use loom::thread;
 use super::protocol::{CLOSED, Consumer, Impossible, PUT, Producer, RingWords, Shape, TAKEN};
 
 const SHAPE: Shape = Shape { slots: 2, words: 2 };
-/// What the test puts: one item more than there are slots.
+/// The test's items: one more than there are slots.
 const SENT: [[u32; 2]; 3] = [[10, 11], [20, 21], [30, 31]];
 
-/// The words that are used, known to loom, and the orderings of the words that are waited for.
+/// The used words, known to loom, and the orderings of the awaited words.
 struct LoomWords {
     used: Vec<(usize, AtomicU32)>,
     look: Ordering,
@@ -62,7 +62,7 @@ impl RingWords for LoomWords {
     }
 }
 
-/// A side's way through the protocol for one item; whether there was one, or room for one.
+/// A side's way through the protocol for one item; whether there was an item, or room for an item.
 struct Steps {
     put: fn(&mut Producer, &LoomWords, &[u32; 2]) -> bool,
     take: fn(&mut Consumer, &LoomWords) -> Option<[u32; 2]>,
@@ -101,8 +101,8 @@ const RIGHT: Steps = Steps {
     publish: Ordering::Release,
 };
 
-/// A producer that tries a few times and closes the ring, and a consumer that looks a few times meanwhile: nothing is
-/// lost, doubled, torn or out of order, and a ring that is finished has given everything.
+/// A producer tries a few times and closes the ring, and a consumer looks a few times meanwhile: nothing is lost,
+/// doubled, torn or out of order, and a finished ring has given everything.
 fn explore(steps: Steps) {
     loom::model(move || {
         let words = Arc::new(LoomWords::new(steps.look, steps.publish));

@@ -3,13 +3,13 @@
 //! (`shaders/rpc.wgsl`).
 //!
 //! Why memory: a caller's turns are rationed, and a ration of lavapipe lasts 27 ms of looks. A waiting turn holds 64
-//! loads, each at a place that the one before decides. How wide they roam grows with each turn, from 4 KiB to 64 MiB:
-//! the first turns take a microsecond, so that answers are not seen late, and later ones ten, for which every load has
-//! to miss caches and the tables of pages. The ration then lasts a quarter of a second of processor time. Loads, because a
-//! lane that is masked out skips them: lanes that need not wait hardly pay. Also tried: 64 atomics take 0.5 µs;
-//! denormal numbers are flushed; subgroup operations take no time to speak of. A pass drops the walk where nothing is
-//! rationed (`kernel/calls/bind.rs`), and the memory exists only where a service has ports, or a
-//! kernel waits for pages of lent memory.
+//! loads, each at a place decided by the load before. How wide the loads roam grows with each turn, from 4 KiB to 64
+//! MiB: the first turns take a microsecond, so that answers are not seen late, and later ones ten: there every load has
+//! to miss caches and the tables of pages. The ration then lasts a quarter of a second of processor time. Loads,
+//! because a masked-out lane skips loads: lanes without a wait hardly pay. Also tried: 64 atomics take 0.5 µs; denormal
+//! numbers are flushed; subgroup operations take no time to speak of. A pass drops the walk where nothing is rationed
+//! (`kernel/calls/bind.rs`), and the memory exists only where a service has ports, or a kernel waits for pages of lent
+//! memory.
 
 use std::sync::{Arc, Mutex};
 
@@ -29,14 +29,14 @@ pub(crate) struct Backoff {
     pub(crate) buffer: wgpu::Buffer,
 }
 
-/// The memory that a device keeps for all its ports.
+/// The device's memory for all its ports.
 #[derive(Debug, Default)]
 pub(crate) struct KeptBackoff(Mutex<Option<Arc<Backoff>>>);
 
 impl Backoff {
-    /// The memory of `device`, where its kernels use one; all ports of a device share the memory. With too little
-    /// memory for the widest walk the walk is narrower, and callers wait for a shorter time: places beyond the end are
-    /// the last place.
+    /// The memory of `device`, where its kernels use such memory; all ports of a device share the memory. With too
+    /// little memory for the widest walk the walk is narrower, and callers wait for a shorter time: places beyond the
+    /// end are the last place.
     ///
     /// # Errors
     /// There is no memory at all.

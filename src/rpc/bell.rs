@@ -6,30 +6,30 @@ use std::time::Duration;
 use super::sync::atomic::{AtomicUsize, Ordering};
 use super::sync::{Condvar, Mutex};
 
-/// Wakes threads that sleep.
+/// Wakes sleeping threads.
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
     rung: Mutex<u64>,
     changed: Condvar,
-    /// Threads that sleep, or are about to.
+    /// Sleeping threads, and threads about to sleep.
     sleepers: AtomicUsize,
 }
 
 impl Bell {
-    /// Wakes everybody, and whoever goes to sleep knowing an older count.
+    /// Wakes everybody, and any thread going to sleep with an older count.
     pub fn ring(&self) {
         *self.rung.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.changed.notify_all();
     }
 
-    /// Wakes the sleepers, if any: for callers who look again and again.
+    /// Wakes the sleepers, if any: for callers looking again and again.
     pub fn ring_if_asleep(&self) {
         if self.sleepers.load(Ordering::Acquire) > 0 {
             self.ring();
         }
     }
 
-    /// How often it was rung.
+    /// How often the bell was rung.
     pub fn count(&self) -> u64 {
         *self.rung.lock().unwrap_or_else(PoisonError::into_inner)
     }

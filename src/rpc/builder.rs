@@ -19,8 +19,8 @@ use crate::device::wait::lock;
 use crate::kernel::calls::PACKED_CALLS;
 use crate::kernel::calls::{CallDeclaration, CallSet, Signature};
 
-/// The most that calls of a subgroup in one packet make the payload of a port, in bytes a direction: 512 with what stands
-/// in front. More calls go in several packets.
+/// The longest payload of a port for calls of a subgroup in one packet, in bytes a direction: 512 with the words in
+/// front. More calls go in several packets.
 const MOST_PACKED_PAYLOAD: usize = 496;
 
 /// The least payload of a port, in bytes a direction.
@@ -29,7 +29,7 @@ pub(super) const LEAST_PAYLOAD: usize = 112;
 /// The most server threads: each has counters for every function.
 const MAX_THREADS: usize = 256;
 
-/// Functions of the host that kernels may call, in the making; from [`HostServices::builder`].
+/// Functions of the host for kernels to call, in the making; from [`HostServices::builder`].
 #[must_use = "nothing is served until `start` is called"]
 pub struct HostServicesBuilder {
     functions: Vec<Function>,
@@ -61,11 +61,11 @@ impl HostServices {
 impl HostServicesBuilder {
     /// Registers a function under its WGSL signature, such as `fn lookup(key: u32, at: vec3<f32>) -> Node`.
     ///
-    /// Types are those of the calling programs; a program with another size for a type than in Rust is refused. Several
-    /// threads may run the function at once, if there are several server threads ([`HostServicesBuilder::threads`]). With
-    /// one, no two functions run at once, but not all on one thread: on the embedded adapter, functions that take less than a
-    /// microsecond also run on threads of kernels. If it panics the caller gets
-    /// [`CallStatus::Panicked`](crate::calls::CallStatus::Panicked).
+    /// Types are the types of the calling programs; a program with another size for a type than in Rust is refused.
+    /// Several threads may run the function at once, if there are several server threads
+    /// ([`HostServicesBuilder::threads`]). With one, no two functions run at once, but not all on one thread: on the
+    /// embedded adapter, functions taking less than a microsecond also run on threads of kernels. If the function
+    /// panics the caller gets [`CallStatus::Panicked`](crate::calls::CallStatus::Panicked).
     pub fn call<A, R>(mut self, signature: &str, function: impl Handler<A, R>) -> Self {
         let made = self.function(signature, function);
         match made {
@@ -78,8 +78,8 @@ impl HostServicesBuilder {
     }
 
     /// Registers a stream under the WGSL signature of its opening, such as `fn upload(name: u32) -> u32`: `function`
-    /// opens a stream, and returns an object that takes words from the kernel, gives words to the kernel, and has the
-    /// result. A kernel opens one with `upload_open`; see [`HostServices`].
+    /// opens a stream, and returns an object taking words from the kernel, giving words to the kernel, and holding the
+    /// result. A kernel opens a stream with `upload_open`; see [`HostServices`].
     pub fn stream<A, S: CallStream>(
         mut self,
         signature: &str,
@@ -95,7 +95,7 @@ impl HostServicesBuilder {
         self
     }
 
-    /// Registers a function that is known already, and served elsewhere.
+    /// Registers an already known function, served elsewhere.
     pub(crate) fn forward(mut self, declaration: Arc<CallDeclaration>, call: Call) -> Self {
         match self.registered(declaration, Serve::Call(call)) {
             Ok(function) => self.functions.push(function),
@@ -106,7 +106,8 @@ impl HostServicesBuilder {
         self
     }
 
-    /// Has functions that `register` registers run on threads of the services alone: they wait, or touch files.
+    /// Has functions registered by `register` run on threads of the services alone: such functions wait, or touch
+    /// files.
     pub(super) fn staying(mut self, register: impl FnOnce(Self) -> Self) -> Self {
         let others = self.functions.len();
         self = register(self);
@@ -139,7 +140,7 @@ impl HostServicesBuilder {
         self.registered(Arc::new(declaration), Serve::Stream(Box::new(open)))
     }
 
-    /// The function, if it can be told from the others and fits a port.
+    /// The function, if distinct from the others and fitting a port.
     fn registered(
         &self,
         declaration: Arc<CallDeclaration>,
@@ -173,9 +174,9 @@ impl HostServicesBuilder {
     }
 
     /// Sets the number of ports on each device: the most calls on their way at once (1 to 65,536). More callers are
-    /// served too, but wait for each other. Default: 512 on software adapters, which run few invocations at a time, and
-    /// where calls leave behind a launch, which copies all ports; 4,096 elsewhere. No graphics interface tells how many
-    /// invocations a device runs at once.
+    /// served too, but wait for each other. Default: 512 on software adapters, with few invocations at a time, and
+    /// where calls leave behind a launch, with a copy of all ports; 4,096 elsewhere. No graphics interface tells how
+    /// many invocations a device runs at once.
     pub fn ports(mut self, ports: usize) -> Self {
         if ports == 0 || ports > MAX_PORTS {
             self.mistake.get_or_insert(ServiceError::Ports {
@@ -201,7 +202,7 @@ impl HostServicesBuilder {
         self
     }
 
-    /// Sets the number of server threads (default 1, at most 256). Several make sense for functions that take long.
+    /// Sets the number of server threads (default 1, at most 256). Several make sense for slow functions.
     pub fn threads(mut self, threads: usize) -> Self {
         if !(1..=MAX_THREADS).contains(&threads) {
             self.mistake.get_or_insert(ServiceError::Threads {
@@ -213,7 +214,7 @@ impl HostServicesBuilder {
         self
     }
 
-    /// Sets what server threads do when there is nothing to do.
+    /// Sets the behaviour of server threads when there is nothing to do.
     pub fn idle(mut self, policy: IdlePolicy) -> Self {
         self.idle = policy;
         self
@@ -234,7 +235,8 @@ impl HostServicesBuilder {
         self.start_with(cfg!(web))
     }
 
-    /// Starts serving; `served_here` says that there are no threads for it, and whoever awaits a launch serves its calls.
+    /// Starts serving; `served_here` says that there are no threads for serving, and a thread awaiting a launch serves
+    /// the launch's calls.
     pub(super) fn start_with(mut self, served_here: bool) -> Result<HostServices, ServiceError> {
         if let Some(mistake) = self.mistake.take() {
             return Err(mistake);
@@ -288,7 +290,7 @@ impl HostServicesBuilder {
         let threads = if served_here { 0 } else { self.threads };
         for index in 0..threads {
             let shared = Arc::clone(&services.shared);
-            // On failure the services are dropped, which stops the threads that exist.
+            // On failure the services are dropped, and the drop stops the existing threads.
             let thread = std::thread::Builder::new()
                 .name(format!("tombolo calls {index}"))
                 .spawn(move || {

@@ -18,7 +18,7 @@ use crate::span::span;
 /// Functions up to this duration are served with the answers to other calls held back meanwhile.
 const QUICK: Duration = Duration::from_micros(1);
 
-/// What is known of the functions from the calls so far.
+/// Facts about the functions from the calls so far.
 #[derive(Default)]
 pub(super) struct Known {
     /// The function called last: most calls are of the same one.
@@ -37,12 +37,12 @@ impl Known {
     }
 }
 
-/// A thread that serves, and the functions.
+/// A serving thread, and the functions.
 pub(super) struct Dispatcher<'s> {
     shared: &'s Shared,
     thread: usize,
     known: &'s Known,
-    /// Kernels run on this thread, which is not to be kept.
+    /// Kernels run on the serving thread, which is not to be kept.
     is_of_kernels: bool,
     /// Calls were left to threads of the services.
     left: Cell<bool>,
@@ -161,7 +161,7 @@ impl PortSet<'_> {
         for index in 0..count {
             let at = results.len();
             results.push(0);
-            // `count` was held against the length; what has no arguments has no words.
+            // `count` was held against the length; a call without arguments has no words.
             let record = records.get(index * words..(index + 1) * words);
             let status = attempt(serve, record.unwrap_or_default(), results);
             results[at] = status.code();
@@ -172,7 +172,7 @@ impl PortSet<'_> {
     }
 }
 
-/// Runs a function of the program, which may panic.
+/// Runs a function of the program; the function may panic.
 fn attempt(serve: &Call, arguments: &[u32], results: &mut Vec<u32>) -> CallStatus {
     match guarded(|| serve(arguments, results)) {
         Some(status) => status,

@@ -1,4 +1,4 @@
-//! What can be wrong with services.
+//! Errors of services.
 
 use crate::error_text::debug_by_text;
 
@@ -9,19 +9,19 @@ pub enum ServiceError {
     /// The signature of a function is none, or does not fit the Rust function.
     #[error("the function `{signature}` cannot be called: {why}")]
     Signature {
-        /// As it was given.
+        /// As given.
         signature: String,
         /// The fault.
         why: String,
     },
-    /// Two functions have the same name, or names that stand for the same number.
+    /// Two functions have the same name, or names standing for the same number.
     #[error(
         "`{name}` cannot be told from `{other}`, which was registered before: give it another name"
     )]
     Duplicate {
         /// The later function.
         name: String,
-        /// The signature of the earlier one.
+        /// The signature of the earlier function.
         other: String,
     },
     /// Arguments or result are longer than a port can be.
@@ -39,20 +39,20 @@ pub enum ServiceError {
     /// The number of ports is out of range.
     #[error("{ports} ports: choose from 1 to {limit}")]
     Ports {
-        /// The number that was wanted.
+        /// The wanted number.
         ports: usize,
-        /// The most that is possible.
+        /// The most possible.
         limit: usize,
     },
     /// The number of server threads is out of range.
     #[error("{threads} server threads: choose from 1 to {limit}")]
     Threads {
-        /// The number that was wanted.
+        /// The wanted number.
         threads: usize,
-        /// The most that is possible.
+        /// The most possible.
         limit: usize,
     },
-    /// A folder that kernels should be granted cannot be.
+    /// A folder cannot be granted to kernels.
     #[error("`{}` cannot be granted to kernels: {message}", folder.display())]
     Root {
         /// The folder.
@@ -69,7 +69,7 @@ pub enum ServiceError {
     /// The operating system gave no thread.
     #[error("no server thread could be started: {message}")]
     Thread {
-        /// What the system said.
+        /// The system's error.
         message: String,
     },
 }
@@ -89,7 +89,7 @@ debug_by_text!(ServiceError {
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum PortsError {
-    /// The ports are more than a kernel of the device can reach as one buffer.
+    /// The ports are more than a kernel of the device can reach as a single buffer.
     #[error(
         "{bytes} bytes of ports are more than {device} binds, which is {limit}: set fewer ports \
          (HostServicesBuilder::ports), or shorter ones (HostServicesBuilder::payload)"
@@ -97,15 +97,15 @@ pub enum PortsError {
     TooLarge {
         /// Bytes of all ports.
         bytes: u64,
-        /// The most that the device binds, in bytes.
+        /// The device's longest binding, in bytes.
         limit: u64,
         /// The device's name.
         device: String,
     },
-    /// There is no live memory for them.
+    /// There is no live memory for the ports.
     #[error(transparent)]
     Live(#[from] crate::device::LiveError),
-    /// There is no memory for ports that travel with launches, or for a [`Loopback`](crate::calls::Loopback).
+    /// There is no memory for ports travelling with launches, or for a [`Loopback`](crate::calls::Loopback).
     #[error(transparent)]
     Memory(#[from] crate::memory::MemoryError),
 }

@@ -1,12 +1,12 @@
-//! Handlers: Rust functions that serve calls, from the words of a port and back.
+//! Handlers: Rust functions serving calls, from the words of a port and back.
 
 use bytemuck::Pod;
 
-/// A Rust function or closure that serves a call, of up to six arguments.
+/// A call-serving Rust function or closure, of up to six arguments.
 ///
-/// Arguments and result are plain old data of the same size as the WGSL types of the signature: `u32`, `i32` and
-/// `f32`; arrays of them for vectors (`[f32; 3]` for `vec3<f32>`) and matrices; [`Ptr`](crate::Ptr) for `usm_ptr`;
-/// structures of the same layout. `()` is the result of functions that have none.
+/// Arguments and result are plain old data of the same size as the WGSL types of the signature: `u32`, `i32` and `f32`;
+/// arrays of them for vectors (`[f32; 3]` for `vec3<f32>`) and matrices; [`Ptr`](crate::Ptr) for `usm_ptr`; structures
+/// of the same layout. `()` is the result of functions without one.
 pub trait Handler<Arguments, Result>: Send + Sync + 'static {
     /// Bytes of each argument.
     #[doc(hidden)]
@@ -14,12 +14,12 @@ pub trait Handler<Arguments, Result>: Send + Sync + 'static {
     /// Bytes of the result.
     #[doc(hidden)]
     fn result_bytes() -> usize;
-    /// Serves one call. `arguments` has as many words as the arguments need.
+    /// Serves a call. `arguments` has as many words as the arguments need.
     #[doc(hidden)]
     fn serve(&self, arguments: &[u32], results: &mut Vec<u32>);
 }
 
-/// Takes one value from the front of `words`. Words that are missing are zero.
+/// Takes a value from the front of `words`. Missing words are zero.
 pub(super) fn take<T: Pod>(words: &mut &[u32]) -> T {
     let bytes = size_of::<T>();
     let (own, rest) = words.split_at(bytes.div_ceil(4).min(words.len()));

@@ -1,23 +1,24 @@
-//! Threads of kernels that serve calls themselves, on the embedded adapter.
+//! Threads of kernels serving calls themselves, on the embedded adapter.
 //!
-//! There a thread of the adapter whose work-groups wait for answers has nothing else to do, and shares memory and processor
-//! with whoever answers. An answer by another thread costs the way of four cache lines to another processor and back, and
-//! where there are as many kernel threads as processors the server's thread takes the processor from one of them. So the
-//! adapter asks the services' functions before it lets other work-groups begin (`Waiting::ask` in the adapter's
-//! `exec/pool.rs`).
+//! There a thread of the adapter whose work-groups wait for answers has nothing else to do, and shares memory and
+//! processor with the answering code. An answer by another thread costs the way of four cache lines to another
+//! processor and back, and where there are as many kernel threads as processors the server's thread takes the processor
+//! from one of them. So the adapter asks the services' functions before it lets other work-groups begin (`Waiting::ask`
+//! in the adapter's `exec/pool.rs`).
 //!
-//! *How it works.* Services with one thread have one [`Role`]: whoever holds it serves, so that no two functions run at once,
-//! whatever the number of kernel threads. A kernel thread takes the role if it is free, serves the calls of functions that
-//! may be served anywhere, and leaves the others posted:
+//! *How it works.* Services with one thread have one [`Role`]: the holder of the role serves, so that no two functions
+//! run at once, for any number of kernel threads. A kernel thread takes the role if free, serves the calls of functions
+//! servable anywhere, and leaves the others posted:
 //!
-//! - functions that took longer than a microsecond when they were timed last, or were never timed: a kernel's thread must
-//!   not be kept by one call while others could go on ([`Dispatcher`]);
-//! - streams, and ports at which a stream was left open, whose objects are dropped on threads of the services alone;
-//! - functions that wait or touch files.
+//! - functions timed last at more than a microsecond, or never timed: a kernel's thread must not be kept by one call
+//!   while others could go on ([`Dispatcher`]);
+//! - streams, and ports with a stream left open: the streams' objects are dropped on threads of the services alone;
+//! - waiting functions, and functions touching files.
 //!
-//! What is left is the server thread's: the kernel thread rings, and takes the role no more until the server thread has had
-//! it. The server thread in turn naps, for longer and longer, while kernel threads come by and it has nothing of its own to
-//! do; it finds what nobody waits for (`f_post`), and what is posted while no kernel thread has time.
+//! The remaining calls are the server thread's: the kernel thread rings, and takes the role no more until the server
+//! thread has had it. The server thread in turn naps, for longer and longer, while kernel threads come by and there is
+//! no work for the server thread alone; the server thread finds unawaited calls (`f_post`), and calls posted while no
+//! kernel thread has time.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{
@@ -36,7 +37,7 @@ use crate::device::submissions::serve_device;
 /// all services.
 const GLANCES: u32 = 64;
 
-/// What a thread needs that serves, and what keeps others from serving meanwhile.
+/// The needs of a serving thread, and the guard against others serving meanwhile.
 #[derive(Default)]
 pub(super) struct Role {
     pub(super) known: Known,
@@ -46,7 +47,7 @@ pub(super) struct Role {
     rhythm: Rhythm,
 }
 
-/// How often kernel threads look at all ports: the more often, the more they find at ports that were not busy.
+/// How often kernel threads look at all ports: the more finds at idle ports, the more often.
 struct Rhythm {
     /// Looks at busy lines since the last look at all ports
     glances: u32,
@@ -70,7 +71,7 @@ impl Rhythm {
         served == 0 || self.glances >= self.spacing
     }
 
-    /// Notes the calls that were found at other ports.
+    /// Notes the calls found at other ports.
     fn found(&mut self, others: usize) {
         self.glances = 0;
         self.spacing = match others {
@@ -80,13 +81,13 @@ impl Rhythm {
     }
 }
 
-/// The role of services with one thread, and what its holders tell each other.
+/// The role of services with one thread, and the messages among its holders.
 #[derive(Default)]
 pub(super) struct SharedRole {
     role: Mutex<Role>,
     /// A kernel thread has come by since the server thread looked.
     visited: AtomicBool,
-    /// There is a call for the server thread alone, which comes first.
+    /// There is a call for the server thread alone; the server thread comes first.
     left: AtomicBool,
 }
 
@@ -100,14 +101,14 @@ impl SharedRole {
         }
     }
 
-    /// As [`Self::try_take`], for the server thread: calls that were left for it are its own from here on.
+    /// As [`Self::try_take`], for the server thread: calls left for the server thread are its own from here on.
     pub(super) fn try_take_first(&self) -> Option<MutexGuard<'_, Role>> {
         let role = self.try_take()?;
         self.left.store(false, Ordering::Release);
         Some(role)
     }
 
-    /// Whether a kernel thread has come by since this was asked last.
+    /// Whether a kernel thread has come by since the last such question.
     pub(super) fn was_visited(&self) -> bool {
         self.visited.load(Ordering::Relaxed) && self.visited.swap(false, Ordering::Relaxed)
     }
@@ -118,21 +119,21 @@ impl SharedRole {
     }
 }
 
-/// The services that the threads of one device serve.
+/// The services served by the threads of a device.
 #[derive(Default)]
 pub(crate) struct KernelThreads {
     served: RwLock<Vec<(Arc<Shared>, Arc<Mailbox>)>>,
-    /// Which services were called last, and how often only those were looked at since.
+    /// The services called last, and how often the threads have since looked at no others.
     last: AtomicUsize,
     passes: AtomicU32,
 }
 
-/// [`KernelThreads`] of a device that has some.
+/// [`KernelThreads`] of a device, if any.
 #[derive(Default)]
 pub(crate) struct KeptKernelThreads(OnceLock<Option<Arc<KernelThreads>>>);
 
 impl KernelThreads {
-    /// Those of `device`, if its threads can serve calls.
+    /// The kernel threads of `device`, if able to serve calls.
     pub(super) fn of(device: &DeviceShared) -> Option<Arc<Self>> {
         let kept = &device.extensions.kernel_threads.0;
         kept.get_or_init(|| {
@@ -150,13 +151,14 @@ impl KernelThreads {
             let (stopped, id) = (Arc::clone(&services), mailbox.id);
             threads.list().push((services, mailbox));
             if stopped.is_stopped() {
-                // Whoever stopped them may have come too early.
+                // The stopping thread may have come too early.
                 threads.forget(id);
             }
         });
     }
 
-    /// Has them serve the mailbox no more. None of them serves it when this returns, unless the caller serves calls itself.
+    /// Has the threads serve the mailbox no more. No thread serves the mailbox after the return, unless the caller
+    /// serves calls itself.
     pub(super) fn remove(self: &Arc<Self>, mailbox: &Mailbox) {
         let id = mailbox.id;
         self.change(move |threads| threads.forget(id));
@@ -183,16 +185,16 @@ impl KernelThreads {
         release_elsewhere(Deferred(Some(Box::new(move || change(&threads)))));
     }
 
-    /// Serves calls, on a thread that kernels wait on; whether there were any.
+    /// Serves calls, on a thread with waiting kernels; whether there were any calls.
     fn help(&self) -> bool {
-        // A function that is served here may run kernels of its own.
+        // A function served here may run kernels of its own.
         if super::services::is_server_thread() {
             return false;
         }
         let Ok(served) = self.served.try_read() else {
             return false;
         };
-        // Services that nobody calls would be looked at port by port for each call of others.
+        // Uncalled services would be looked at port by port for each call of others.
         let last = self.last.load(Ordering::Relaxed);
         let passes = self.passes.load(Ordering::Relaxed).wrapping_add(1);
         self.passes.store(passes, Ordering::Relaxed);
@@ -214,7 +216,7 @@ impl KernelThreads {
     }
 }
 
-/// What is done when it is dropped.
+/// A change done when dropped.
 struct Deferred(Option<Box<dyn FnOnce() + Send>>);
 
 impl Drop for Deferred {

@@ -26,7 +26,7 @@ pub(crate) type HostClient = Client<OwnWords>;
 /// Turns after which a caller on an adapter with a loop budget makes each turn take longer.
 const BACKOFF_TURNS: u32 = 24;
 
-/// Ports, and whose they are.
+/// Ports, and their owner.
 pub(crate) struct Mailbox {
     /// For the bind-group cache: of the ports, and of the memory of kernels' posts where separate.
     pub(crate) id: u64,
@@ -35,9 +35,9 @@ pub(crate) struct Mailbox {
     server: Server<Memory>,
     sessions: Sessions,
     backoff: Option<Arc<Backoff>>,
-    /// The threads of the device that serve calls, too, once there are some.
+    /// The device's threads also serving calls, once there are some.
     kernel_threads: OnceLock<Arc<KernelThreads>>,
-    /// The device whose kernels run while they are served; none where they have ended, or are no kernels.
+    /// The device whose kernels run while they are served; none where the callers have ended, or are no kernels.
     serves: Option<Served>,
 }
 
@@ -48,7 +48,7 @@ enum Owner {
 
 enum Memory {
     Ports(PortMemory),
-    /// Ports that a device owns during its launches.
+    /// Ports owned by a device during its launches.
     Sliced(Sliced),
 }
 
@@ -110,7 +110,7 @@ pub(crate) struct WaitBudget {
 }
 
 impl WaitBudget {
-    /// The budget for a device, with a limit for each call if there is one.
+    /// The budget for a device, with a limit for each call if given.
     pub fn of(device: &DeviceShared, call: Option<u32>) -> Self {
         let capabilities = &device.capabilities;
         let budget = capabilities
@@ -124,7 +124,7 @@ impl WaitBudget {
         }
     }
 
-    /// Of callers that wait for nothing during a launch: a taken port stays taken.
+    /// Of callers waiting for nothing during a launch: a taken port stays taken.
     pub fn of_slices(device: &DeviceShared, ports: usize) -> Self {
         Self {
             call: 3 * ports as u32 + 16,
@@ -249,7 +249,7 @@ impl Mailbox {
         memories * self.layout().bytes()
     }
 
-    /// Whether anybody is left who may call.
+    /// Whether any possible caller is left.
     pub fn is_alive(&self) -> bool {
         match &self.owner {
             Owner::Device(device) => device.strong_count() > 0,
@@ -270,7 +270,7 @@ impl Mailbox {
         }
     }
 
-    /// The buffer to bind, where there is one.
+    /// The buffer to bind, if any.
     pub fn buffer(&self) -> Option<&wgpu::Buffer> {
         match self.server.words() {
             Memory::Ports(ports) => ports.buffers()[0],
@@ -299,7 +299,7 @@ impl Mailbox {
         }
     }
 
-    /// A client for threads; of ports that no device has.
+    /// A client for threads; of ports outside of all devices.
     pub fn client(&self, start: usize) -> HostClient {
         let words = match self.server.words() {
             Memory::Ports(PortMemory::Host(words)) => words.clone(),
@@ -321,7 +321,7 @@ impl Mailbox {
         }
     }
 
-    /// Has threads of kernels serve the calls as well, where those of `device` can.
+    /// Has threads of kernels serve the calls as well, where the threads of `device` can.
     pub(super) fn share_with_kernel_threads(
         self: &Arc<Self>,
         services: &Arc<Shared>,
@@ -346,14 +346,14 @@ impl Mailbox {
         self.kernel_threads.get().is_some()
     }
 
-    /// Looks at every port once and serves what is posted; the number of calls served.
+    /// Looks at every port once and serves the posted calls; the number of calls served.
     pub(super) fn sweep(&self, sweeper: &mut Sweeper, dispatcher: &Dispatcher<'_>) -> usize {
         serve_device(self.serves.as_ref());
         let served = self.server.sweep(sweeper, &dispatcher.at(&self.sessions));
         self.tell(served)
     }
 
-    /// Looks at the ports that were busy last; the number of calls served.
+    /// Looks at the ports busy last; the number of calls served.
     pub(super) fn glance(&self, sweeper: &mut Sweeper, dispatcher: &Dispatcher<'_>) -> usize {
         serve_device(self.serves.as_ref());
         let served = self.server.glance(sweeper, &dispatcher.at(&self.sessions));

@@ -1,15 +1,16 @@
 //! Calls from kernels to the host: ports, and the services behind them.
 //!
 //! - [`port`]: the protocol, and both of its ends over any words.
-//! - [`mailbox`]: ports in the memory of a device ([`port_memory`], which servers on devices have, too); [`backoff`]: memory in which callers wait on devices that ration turns.
+//! - [`mailbox`]: ports in the memory of a device ([`port_memory`], also of servers on devices); [`backoff`]: memory
+//!   for waiting callers on devices with rationed turns.
 //! - [`services`]: registered functions and the threads serving them (at a [`dispatcher`]), put together by
 //!   [`builder`]; [`loopback`] calls them without a device; [`handler`] turns words into the arguments of a Rust
-//!   function, [`stream`] serves calls of any length; [`slice`] carries ports over the ends of launches to devices that
-//!   show nothing to running kernels; [`idle`] is the policy of a thread without work, [`bell`] wakes the thread,
+//!   function, [`stream`] serves calls of any length; [`slice`] carries ports over the ends of launches to devices
+//!   showing nothing to running kernels; [`idle`] is the policy of a thread without work, [`bell`] wakes the thread,
 //!   [`statistics`] counts, [`guard`] catches panics of the program's functions.
-//! - [`provided`]: the functions that come with the runtime.
+//! - [`provided`]: the functions of the runtime.
 //!
-//! What kernels need is made by `kernel::calls`.
+//! `kernel::calls` makes the kernels' side.
 
 pub(crate) mod backoff;
 pub(crate) mod bell;
@@ -30,7 +31,7 @@ mod slice;
 mod statistics;
 mod stream;
 
-// Of which `bell` is made; loom has others of the same names.
+// The parts of `bell`; loom has others of the same names.
 use std::sync;
 
 pub(crate) use backoff::Backoff;

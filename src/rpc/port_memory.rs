@@ -1,5 +1,5 @@
-//! The memory of ports that the host reaches at all times, for both directions of calls: one memory of host and kernels,
-//! a memory for the writes of each side, or memory of the host alone.
+//! The memory of ports within the host's reach at all times, for both directions of calls: one memory of host and
+//! kernels, a memory for the writes of each side, or memory of the host alone.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use crate::device::words::Words as _;
 use crate::device::{DeviceShared, LiveError};
 use crate::memory::{MemoryError, host_memory};
 
-/// Ports, and what belongs to them, as words. Reads are of what kernels write, writes are for kernels to read.
+/// Ports, and their belongings, as words. Reads are of kernels' writes, writes are for kernels to read.
 pub(crate) enum PortMemory {
     /// Host and running kernels see the same words.
     Live(LiveBuffer),
     /// Two memories with a place for each word: `down` for the host's writes, where kernels poll, and `up` for the
     /// kernels' writes, where the host polls.
     Split { down: LiveBuffer, up: LiveBuffer },
-    /// Words that no kernel sees.
+    /// Words unseen by kernels.
     Host(OwnWords),
 }
 
-/// Words that threads of the host share.
+/// Words shared by threads of the host.
 #[derive(Clone, Default)]
 pub(crate) struct OwnWords(Arc<Vec<AtomicU32>>);
 
 impl OwnWords {
-    /// `len` words, all 0, in memory that is not touched. `what` they are for.
+    /// `len` words, all 0, in untouched memory. `what` names their use.
     ///
     /// # Errors
     /// [`MemoryError::HostMemory`].
@@ -67,7 +67,7 @@ impl PortMemory {
         })
     }
 
-    /// What the host writes.
+    /// The host's writes.
     pub(crate) fn down(&self) -> &HostWords {
         match self {
             Self::Live(live) => live.words(),
@@ -76,7 +76,7 @@ impl PortMemory {
         }
     }
 
-    /// What kernels write.
+    /// The kernels' writes.
     pub(crate) fn up(&self) -> &HostWords {
         match self {
             Self::Live(live) => live.words(),
@@ -117,7 +117,7 @@ impl Words for PortMemory {
 
     fn store_among(&self, index: usize, words: &[u32; LINE], among: u32) {
         if self.is_split() {
-            // All of a line for the price of one.
+            // All words of a line for the price of a single word.
             fence(Ordering::SeqCst);
             self.down().store_among(index, words, among);
             fence(Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Programs that call functions of the host.
+//! Programs calling functions of the host.
 
 use super::HostServices;
 use crate::kernel::ProgramBuilder;
@@ -9,7 +9,7 @@ impl ProgramBuilder {
     /// String literals outside of `print` and its like are texts of the host, numbers to the kernel
     /// ([`HostServicesBuilder::texts`](crate::calls::HostServicesBuilder::texts)).
     ///
-    /// The program may be launched with other services, too, if they have the same functions.
+    /// The program may be launched with other services, too, given the same functions.
     pub fn services(self, services: &HostServices) -> Self {
         self.callee("services", &services.shared.calls)
     }

@@ -5,10 +5,10 @@
 //! The clients' writes and the servers' writes are two ranges of the layout, and each travels a single way only, so
 //! launches overtaking the answers do no harm: the protocol is made for late mailboxes.
 //!
-//! A launch that is refused leaves its answers to the next launch. Forms that wait write a private variable, so the
-//! module tells whether an entry point reaches such a form; the kernel is refused then (`NeedsLiveMemory`). Waiting
-//! for the launch is waiting for its calls, except in a function of the host, which would wait for itself. On a page, which has
-//! no threads, whoever awaits the launch serves its calls.
+//! A refused launch leaves its answers to the next launch. Waiting forms write a private variable, so the module tells
+//! whether an entry point reaches such a form; the kernel is refused then (`NeedsLiveMemory`). Waiting for the launch
+//! is waiting for its calls, except in a function of the host: the function would wait for itself. On a page, without
+//! threads, the code awaiting the launch serves its calls.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -31,13 +31,13 @@ use crate::memory::{MemoryError, staging};
 
 /// Ports of a device, and the host's copy of them.
 pub(crate) struct Sliced {
-    /// As the host knows them.
+    /// As known to the host.
     pub(super) words: OwnWords,
     buffer: wgpu::Buffer,
     layout: PortLayout,
-    /// There are answers that no launch was given.
+    /// There are answers not given to any launch.
     fresh: AtomicBool,
-    /// Whoever waits for calls to be served.
+    /// The waiters for the serving of calls.
     waiting: (Mutex<Vec<Waker>>, Condvar),
 }
 
@@ -55,7 +55,7 @@ impl Sliced {
     /// Unused ports.
     ///
     /// # Errors
-    /// Those of [`staging::make`]; [`MemoryError::HostMemory`].
+    /// The errors of [`staging::make`]; [`MemoryError::HostMemory`].
     pub(super) fn new(device: &DeviceShared, layout: PortLayout) -> Result<Self, MemoryError> {
         use wgpu::BufferUsages as Usage;
         let usage = Usage::STORAGE | Usage::COPY_SRC | Usage::COPY_DST;
@@ -78,7 +78,7 @@ impl Sliced {
         &self.buffer
     }
 
-    /// The host has written something that kernels should see.
+    /// The host has written something for kernels to see.
     pub(super) fn changed(&self) {
         self.fresh.store(true, Ordering::Release);
         let (wakers, served) = &self.waiting;
@@ -87,7 +87,7 @@ impl Sliced {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// The host's words for the device: of the header, then those of the servers.
+    /// The host's words for the device: of the header, then of the servers.
     fn answers(&self) -> Vec<u32> {
         let servers = self.layout.servers();
         // In this order: an answer is complete when its mailbox says so, and mailboxes come first.
@@ -139,7 +139,7 @@ impl Slice {
     /// The way of a launch's calls; nothing where ports are in live memory.
     ///
     /// # Errors
-    /// Those of [`staging::make`].
+    /// The errors of [`staging::make`].
     pub(crate) fn of(
         device: &DeviceShared,
         services: &Arc<Shared>,
@@ -193,7 +193,7 @@ impl Slice {
         }
     }
 
-    /// Whether everything that the launch has posted is served, or never will be.
+    /// Whether all calls posted by the launch are served, or never will be.
     fn is_served(&self) -> bool {
         let Some(sliced) = self
             .mailbox

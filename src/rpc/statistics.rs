@@ -1,4 +1,4 @@
-//! What the services count.
+//! The counts of the services.
 //!
 //! Counters belong to one thread each, so that counting shares no cache line.
 
@@ -21,7 +21,7 @@ pub struct CallStatistics {
     pub calls: u64,
     /// Packets in which these calls came: fewer where a work-group calls as one, or invocations of a subgroup share packets.
     pub packets: u64,
-    /// Calls in which the function panicked.
+    /// Calls with a panic of the function.
     pub panics: u64,
     /// Calls whose arguments had a wrong length; the function was not run.
     pub malformed: u64,
@@ -50,7 +50,7 @@ impl CallStatistics {
     }
 }
 
-/// What the services have done so far.
+/// The services' work so far.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServiceStatistics {
@@ -60,7 +60,7 @@ pub struct ServiceStatistics {
     pub unknown: u64,
     /// Calls whose length did not even fit the port.
     pub oversize: u64,
-    /// Looks at calls with missing words, on devices that write over a bus. The server looks again until all words have
+    /// Looks at calls with missing words, on devices writing over a bus. The server looks again until all words have
     /// arrived; a call incomplete after a second is answered as malformed, and counted nowhere else. Looks, not calls:
     /// one call may add many.
     pub late: u64,
@@ -73,7 +73,7 @@ pub struct ServiceStatistics {
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds; returns the old value. Only the thread that owns the counter.
+    /// Adds; returns the old value. Only the owner thread of the counter.
     pub fn add(&self, more: u64) -> u64 {
         let was = self.0.load(Ordering::Relaxed);
         self.0.store(was.wrapping_add(more), Ordering::Relaxed);
@@ -104,7 +104,7 @@ impl Counters {
         self.latency[bucket(nanoseconds)].add(1);
     }
 
-    /// What all threads have counted.
+    /// The counts of all threads.
     pub fn read(threads: &[Self], name: &str) -> CallStatistics {
         let sum = |counter: &dyn Fn(&Self) -> u64| threads.iter().map(counter).sum();
         CallStatistics {

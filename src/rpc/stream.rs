@@ -1,10 +1,10 @@
-//! Streams: calls of any length. A stream holds its port from opening to end, and all words put and got go through that
+//! Streams: calls of any length. A stream holds its port from opening to end, and all words put and got go through the
 //! port in packets.
 //!
 //! Words gather in the port and leave in packets as long as the port's payload. A packet is a call, with the kind
 //! (open, put, get, close) combined with the function's number. Each packet behind the opening carries the words put
 //! before, so the order is the kernel's. The host keeps one *session* for each port: for plain calls a session costs
-//! one look at a flag. A packet for a stream that is not open is malformed, a panic ends that session alone, and an
+//! one look at a flag. A packet for a stream not open is malformed, a panic ends its own session alone, and an
 //! abandoned stream is dropped at the next use of the port, or with the services. The kernel's side is
 //! `shaders/rpc_stream.wgsl`.
 
@@ -20,28 +20,28 @@ use crate::guard::guarded;
 /// The host's end of an open stream; made by the function registered with
 /// [`HostServicesBuilder::stream`](crate::calls::HostServicesBuilder::stream).
 ///
-/// Words arrive and leave in the order in which the kernel puts and gets them, in packets of at most a port's payload.
-/// A stream abandoned by the kernel is dropped at the next use of its port, or with the services.
+/// Words arrive and leave in the order of the kernel's puts and gets, in packets of at most a port's payload. A stream
+/// abandoned by the kernel is dropped at the next use of its port, or with the services.
 pub trait CallStream: Send + 'static {
-    /// What the kernel gets for closing the stream; `()` for nothing.
+    /// The kernel's result of closing the stream; `()` for nothing.
     type Output: Pod;
 
-    /// Takes words that the kernel has put.
+    /// Takes words put by the kernel.
     fn put(&mut self, words: &[u32]) {
         let _ = words;
     }
 
-    /// Appends at most `room` words for the kernel; further words are cut off. None means that there is nothing to get
-    /// (now): the kernel's `get` gives 0 and the status `CALL_END`.
+    /// Appends at most `room` words for the kernel; further words are cut off. None means nothing to get (now): the
+    /// kernel's `get` gives 0 and the status `CALL_END`.
     fn get(&mut self, room: usize, words: &mut Vec<u32>) {
         let _ = (room, words);
     }
 
-    /// Ends the stream; everything that the kernel has put has arrived.
+    /// Ends the stream; all words put by the kernel have arrived.
     fn close(self) -> Self::Output;
 }
 
-/// A Rust function that opens a stream, of up to six arguments; as [`Handler`](crate::calls::Handler).
+/// A stream-opening Rust function, of up to six arguments; as [`Handler`](crate::calls::Handler).
 pub trait StreamOpener<Arguments, S>: Send + Sync + 'static {
     /// Bytes of each argument.
     #[doc(hidden)]
@@ -118,7 +118,7 @@ pub(super) enum Packet {
 }
 
 impl Packet {
-    /// What `opcode` means to the stream of the number `base`.
+    /// The meaning of `opcode` to the stream of the number `base`.
     pub(super) fn of(base: u32, opcode: u32) -> Option<Self> {
         [Self::Open, Self::Put, Self::Get, Self::Close]
             .get((base ^ opcode) as usize)
@@ -169,7 +169,7 @@ impl Sessions {
         }
     }
 
-    /// Serves a packet of the stream `base` at a port. A packet for a stream that is not open there is malformed.
+    /// Serves a packet of the stream `base` at a port. A packet for a stream not open there is malformed.
     pub(super) fn serve(
         &self,
         port: usize,

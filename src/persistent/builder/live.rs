@@ -25,9 +25,9 @@ use crate::persistent::{PersistentKernel, Runner, State, spawn};
 enum FollowedHeap {
     /// No handler follows pointers.
     None,
-    /// Running kernels see what the host writes.
+    /// Running kernels see the host's writes.
     Live(SharedHeap),
-    /// Launches see what the host has written before: the device has memory of its own, or works on a copy.
+    /// Launches see the host's earlier writes: the device has memory of its own, or works on a copy.
     BetweenLaunches,
 }
 
@@ -45,7 +45,7 @@ impl PersistentKernelBuilder {
         };
         let frame = self.frame(&plan)?;
         let kernel = self.polling_kernel(&plan, &frame)?;
-        // No call takes any turns: the lease may have them all.
+        // No call takes any turns: the lease may have all turns.
         let has_all = !plan.calls && !kernel.shared.compiled.counts_turns;
         let most = match has_all {
             true => plan.most_without_turns(),
@@ -156,7 +156,7 @@ impl PersistentKernelBuilder {
         Ok(FollowedHeap::Live(heap))
     }
 
-    /// Serves in slices, each of which is a launch that sees the whole heap.
+    /// Serves in slices, each a launch seeing the whole heap.
     fn start_between_launches(
         self,
         plan: Plan,

@@ -82,7 +82,7 @@ impl PersistentKernelBuilder {
         core.packer = Some(packer);
         core.slices = Some(Mutex::new(Slices::new(shape, slots)));
         if (kernel.shared.compiled.heap).is_some_and(|heap| heap.follows) {
-            // Whoever has the heap and calls is told so. Each slice sees all of it.
+            // A calling holder of the heap is told so. Each slice sees all of the heap.
             let heap = device
                 .heap()
                 .map_err(|error| ServerError::Launch(error.into()))?;

@@ -64,7 +64,7 @@ struct Device<'f> {
     overdue: u32,
 }
 
-/// The most of these: the steps before the next look at the word, and two looks at all ports.
+/// The most overdue steps: the steps before the next look at the word, and two looks at all ports.
 const OVERDUE: u32 = 8 * PORTS as u32 + 8;
 
 impl Device<'_> {
@@ -174,7 +174,7 @@ fn run(seed: u32) {
         overdue: 0,
     };
     let mut callers = [(Caller::Free, 0u32); CALLERS];
-    // What was told of each call.
+    // The told outcome of each call.
     let mut told = vec![0u32; CALLERS * CALLS as usize];
     let (mut interrupts, mut granted) = (0, None);
     let mut steps = 0u32;

@@ -29,7 +29,7 @@ pub struct PooledCall<R> {
     load: Load,
 }
 
-/// A call that counts as a member's.
+/// A call counted for a member.
 struct Load {
     shared: Arc<Shared>,
     member: usize,
@@ -45,13 +45,13 @@ impl Load {
         }
     }
 
-    /// The function of the member, which may have been replaced since the last call.
+    /// The function of the member; the member may have been replaced since the last call.
     fn function<A: CallArguments, R: CallResult>(
         &self,
         name: &str,
     ) -> Result<DeviceFunction<A, R>, CallError> {
         let server = self.shared.members[self.member].server();
-        // All members are of one program, or should be.
+        // All members are of the same program, or should be.
         server.function(name).map_err(|error| {
             log::error!("member {} of a pool of servers: {error}", self.member);
             CallError::Stopped {
@@ -79,7 +79,8 @@ impl ServerPool {
     /// The handler `name` of all members, with the Rust types of its calls.
     ///
     /// # Errors
-    /// [`ServerError::NoHandler`]; [`ServerError::Signature`] when the types do not fit what a member's program declares.
+    /// [`ServerError::NoHandler`]; [`ServerError::Signature`] when the types do not fit the declaration in a member's
+    /// program.
     pub fn function<A: CallArguments, R: CallResult>(
         &self,
         name: &str,
@@ -104,7 +105,7 @@ impl<A: CallArguments, R: CallResult> PooledFunction<A, R> {
         load.note(load.function(&self.name).and_then(call))
     }
 
-    /// As [`DeviceFunction::call`], by one of the members.
+    /// As [`DeviceFunction::call`], by a member.
     ///
     /// # Errors
     /// [`CallError`].
@@ -112,7 +113,7 @@ impl<A: CallArguments, R: CallResult> PooledFunction<A, R> {
         self.with(|function| function.call(arguments))
     }
 
-    /// As [`DeviceFunction::call_timeout`], by one of the members.
+    /// As [`DeviceFunction::call_timeout`], by a member.
     ///
     /// # Errors
     /// [`CallError::TimedOut`], and as [`PooledFunction::call`].
@@ -120,7 +121,7 @@ impl<A: CallArguments, R: CallResult> PooledFunction<A, R> {
         self.with(|function| function.call_timeout(arguments, timeout))
     }
 
-    /// As [`DeviceFunction::call_with_deadline`], by one of the members.
+    /// As [`DeviceFunction::call_with_deadline`], by a member.
     ///
     /// # Errors
     /// [`CallError::Withdrawn`], [`CallError::Cancelled`], and as [`PooledFunction::call`].
@@ -128,7 +129,7 @@ impl<A: CallArguments, R: CallResult> PooledFunction<A, R> {
         self.with(|function| function.call_with_deadline(arguments, time))
     }
 
-    /// As [`DeviceFunction::begin`], by one of the members.
+    /// As [`DeviceFunction::begin`], by a member.
     pub fn begin(&self, arguments: &A) -> PooledCall<R> {
         let load = Load::of_next(&self.shared);
         let call = load.function::<A, R>(&self.name);
@@ -138,7 +139,7 @@ impl<A: CallArguments, R: CallResult> PooledFunction<A, R> {
         }
     }
 
-    /// Calls the function with each of `arguments`, an equal part by each member that serves, and gives the results in the
+    /// Calls the function with each of `arguments`, an equal part by each serving member, and gives the results in the
     /// same order.
     pub fn call_many(&self, arguments: &[A]) -> Vec<Result<R, CallError>>
     where

@@ -1,4 +1,4 @@
-//! Members that are lost: their leases are killed, and everybody goes on.
+//! Lost members: their leases are killed, and everybody goes on.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -34,7 +34,7 @@ fn lose(server: &PersistentKernel) {
     let begun = Instant::now();
     let error = loop {
         assert!(begun.elapsed() < MINUTE, "no lease is killed");
-        // The call is answered by the lease that is on the device.
+        // The call is answered by the lease on the device.
         server.device().finish().unwrap();
         if let Err(error) = next.call_timeout(&(1,), MINUTE) {
             break error;
@@ -68,7 +68,7 @@ fn a_lost_member_is_started_again_and_then_replaced() {
             lose(&server);
             let begun = Instant::now();
             let mut calls = 0;
-            // The other one serves meanwhile, and no call fails.
+            // The other member serves meanwhile, and no call fails.
             while pool.restarts() == restarts {
                 assert!(begun.elapsed() < MINUTE, "round {round}");
                 assert_eq!(next.call_timeout(&(calls,), MINUTE).unwrap(), calls + 1);
@@ -102,7 +102,7 @@ fn a_pool_without_servers_says_why() {
     let context = Context::new().unwrap();
     let (pool, _) = pool(&context, 0);
     let next = pool.function::<(u32,), u32>("next").unwrap();
-    // Nobody mends them.
+    // Nobody mends the members.
     pool.shared.is_stopped.store(true, Ordering::SeqCst);
     for server in pool.servers() {
         lose(&server);

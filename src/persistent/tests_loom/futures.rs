@@ -80,7 +80,7 @@ use loom::sync::Arc;
 use loom::thread;
 use waker_set::WakerSet;
 
-/// Counts how often it was woken; of no interest to loom.
+/// Counts the wakes; of no interest to loom.
 #[derive(Default)]
 struct Count(AtomicU32);
 
@@ -129,7 +129,7 @@ fn every_future_is_woken_by_the_thread_that_ends_or_by_another_one() {
 fn a_thread_that_ends_by_an_older_look_leaves_one() {
     two_come(|wakers| {
         let is_empty = std::cell::Cell::new(true);
-        // A look that takes nobody.
+        // A look taking nobody.
         let _ = wakers.take(|_| {
             is_empty.set(false);
             false

@@ -1,7 +1,7 @@
 //! Interleavings of host threads, under loom: the deciding files, compiled once more with loom's atomics, locks and
-//! condition variables, whose waits never end by their time limit. With each, what goes wrong otherwise.
+//! condition variables, whose waits never end by their time limit. With each, the failures otherwise.
 
-// What the files find in their parent.
+// The files' names from their parent.
 use loom::sync;
 
 #[path = "../../rpc/bell.rs"]
@@ -48,7 +48,7 @@ impl Word {
     }
 }
 
-/// A relay that sleeps until there is a call, and a caller.
+/// A relay sleeping until there is a call, and a caller.
 fn sleep_and_call(
     sleep: impl Fn(&Parker, &Word) + Sync + Send + 'static,
     call: impl Fn(&Parker, &Word) + Sync + Send + 'static,
@@ -125,7 +125,7 @@ fn without_fences_neither_sees_the_other() {
     });
 }
 
-/// A relay that sleeps until the server is to stop, and the stopping thread.
+/// A relay sleeping until the server is to stop, and the stopping thread.
 fn sleep_and_stop(stop: fn(&Parker, &StageWord)) {
     loom::model(move || {
         let shared = Arc::new((Parker::default(), StageWord::default()));
@@ -158,7 +158,7 @@ fn a_stop_that_rings_first_does_not() {
     });
 }
 
-/// Two who ask for the queue at a time; afterwards the lease has been told of the last count.
+/// Two askers for the queue at a time; afterwards the lease has been told of the last count.
 fn ask_twice(ask: fn(&Interrupts, &Word)) {
     loom::model(move || {
         let shared = Arc::new((Interrupts::default(), Word::default()));

@@ -1,4 +1,4 @@
-//! Calls whose callers wait, or drop them, while they are answered or the server ends.
+//! Calls of waiting or dropping callers, beside an answer or the end of the server.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
@@ -89,12 +89,12 @@ impl Calls for Server {
     }
 }
 
-/// A single turn of a waiting caller: the answer, or the news that none will come.
+/// A single turn of a waiting caller: the answer, or the news of no answer to come.
 type Turn = fn(&Server, Posted, &mut [u32; 1]) -> Option<Result<[u32; 2], ()>>;
 
 /// `PortClient::wait`.
 fn turn(server: &Server, posted: Posted, results: &mut [u32; 1]) -> Option<Result<[u32; 2], ()>> {
-    // Before the look: what has no answer then gets none.
+    // Before the look: a call without an answer then gets none.
     let loss = server.has_ended();
     match server.client().try_take(posted, results) {
         Some(head) => Some(Ok(head)),

@@ -50,7 +50,7 @@ fn written(records: &[(u32, u32, Vec<u32>)], capacity: usize) -> Vec<u32> {
     words
 }
 
-/// Everything that can be read, and how the reading ended.
+/// Everything readable, and how the reading ended.
 fn read(words: &[u32]) -> (Vec<(u32, String)>, Step) {
     let (sites, mut at, mut found) = (sites(), 0, Vec::new());
     let capacity = words.len() - HEADER_WORDS;

@@ -29,7 +29,7 @@ fn two(bits: u64) -> Vec<u32> {
     vec![bits as u32, (bits >> 32) as u32]
 }
 
-/// Compares each value under each placeholder with what `format!` makes of it.
+/// Compares each value under each placeholder with the result of `format!`.
 macro_rules! compare {
     ($ty:expr, $values:expr, $words:expr, [$($placeholder:literal),* $(,)?]) => {
         for value in $values {
@@ -166,7 +166,7 @@ fn floats_are_as_rust_formats_them() {
     compare_floats!(ScalarType::F32, values, |v: f32| vec![v.to_bits()]);
     let values = [0.0f64, -2.25, 0.1, 1e300, 5e-324, f64::INFINITY, f64::NAN];
     compare_floats!(ScalarType::F64, values, |v: f64| two(v.to_bits()));
-    // What a half is worth in 32 bits, which is how it travels.
+    // The value of a half in 32 bits, as halves travel.
     let values = [0.5f32, 65_504.0, half::f16::from_f32(0.1).to_f32()];
     compare_floats!(ScalarType::F16, values, |v: f32| vec![v.to_bits()]);
 }

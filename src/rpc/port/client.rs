@@ -1,5 +1,5 @@
-//! The calling side for threads of the host: the loopback through which services are tested and measured without a
-//! device. Kernels do the same in `shaders/rpc.wgsl`.
+//! The calling side for threads of the host: the loopback for testing and measuring services without a device. Kernels
+//! do the same in `shaders/rpc.wgsl`.
 
 use std::ops::Range;
 use std::sync::atomic::{Ordering, fence};
@@ -21,7 +21,7 @@ pub(crate) struct Posted {
 pub(crate) struct Client<W> {
     words: W,
     layout: PortLayout,
-    /// The ports that it may use, and where the search for a free one begins: the port used last.
+    /// The client's ports, and where the search for a free one begins: the port used last.
     ports: Range<usize>,
     last: usize,
 }
@@ -32,10 +32,10 @@ impl<W: ClientWords> Client<W> {
         Self::within(words, layout, 0..layout.ports, start)
     }
 
-    /// The same, of these ports alone.
+    /// The same, of the given ports alone.
     pub fn within(words: W, layout: PortLayout, ports: Range<usize>, start: usize) -> Self {
         let count = ports.len().max(1);
-        // Whoever used one of them last begins there.
+        // A thread that used one of the ports last begins there.
         let last = match ports.contains(&start) {
             true => start,
             false => ports.start + start % count,
@@ -48,7 +48,7 @@ impl<W: ClientWords> Client<W> {
         }
     }
 
-    /// Looks at every port once, and posts the call at the first that is free; `None` if none is.
+    /// Looks at every port once, and posts the call at the first free one; `None` if none is free.
     ///
     /// `arguments` is no longer than the payload of a port.
     pub fn try_post(&mut self, opcode: u32, arguments: &[u32]) -> Option<Posted> {
@@ -59,7 +59,7 @@ impl<W: ClientWords> Client<W> {
             if words.swap(layout.lock(port), 1) != 0 {
                 continue;
             }
-            // The lock is only among clients: a call that was left may still be with the server.
+            // The lock is only among clients: a left call may still be with the server.
             let outbox = words.load(layout.request(port));
             let inbox = words.load(layout.reply(port));
             let Some(request) = next(Side::Client, inbox, outbox) else {
@@ -67,8 +67,8 @@ impl<W: ClientWords> Client<W> {
                 continue;
             };
             let at = layout.arguments(port);
-            // No ticket, and no withdrawal: of the call before there may have been one. Where the mailbox is in the packet it
-            // stays what it was.
+            // No ticket, and no withdrawal: the call before may have had either. Where the mailbox is in the packet the
+            // mailbox stays unchanged.
             let ticket = if layout.in_packets { outbox } else { 0 };
             words.store_all(at, &[opcode, arguments.len() as u32, ticket, 0]);
             let length = arguments.len().min(layout.payload);
@@ -86,7 +86,7 @@ impl<W: ClientWords> Client<W> {
         Some(CallStatus::from_code(status))
     }
 
-    /// As `try_collect`, with the two words in front of the results as they are.
+    /// As `try_collect`, with the two words in front of the results unchanged.
     pub fn try_take(&self, posted: Posted, results: &mut [u32]) -> Option<[u32; 2]> {
         let (words, layout, Posted { port, request }) = (&self.words, self.layout, posted);
         next(Side::Client, words.load(layout.reply(port)), request)?;
@@ -133,12 +133,12 @@ impl<W: ClientWords> Client<W> {
         self.words.store(self.layout.lock(posted.port), 0);
     }
 
-    /// Takes a call back: a server that has not begun it answers that, and runs nothing; one that runs it may look. The
-    /// caller looks whether the call was begun behind this, before the call is left.
+    /// Takes a call back: a server that has not begun the call answers so, and runs nothing; a server running the call
+    /// may look. Behind the withdrawal the caller looks whether the call was begun, before the call is left.
     pub fn withdraw(&self, posted: Posted) {
         self.words
             .store(self.layout.arguments(posted.port) + SEAL, 1);
-        // Either the server sees the note, or the caller sees that the call is begun.
+        // Either the server sees the note, or the caller sees the call begun.
         fence(Ordering::SeqCst);
     }
 

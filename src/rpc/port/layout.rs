@@ -11,23 +11,24 @@
 //!
 //! Each table and each port begins on a cache line, so no line is written by both sides. Mailboxes of a side lie
 //! together: a single line tells the server of sixteen ports. All writes of a side are in a single range, for a single
-//! copy where the two sides share no memory. Lengths are in words; `ticket` is that of a begun call, or 0, and the
-//! clients' own; `seal` is the sum of the packet where words may arrive in any order ([`super::seal`]). Where clients may
-//! withdraw calls, the seal of the arguments is 1 instead once the call is withdrawn, and `begun` is the request that the
-//! server has begun last ([`super::protocol`]); elsewhere nobody reads these words. Threads of the host, whose posts are
-//! never sealed, may withdraw calls everywhere; servers on devices note what they have begun where the locks would lie.
+//! copy where the two sides share no memory. Lengths are in words; `ticket` is the ticket of a begun call, or 0, and
+//! the clients' own; `seal` is the sum of the packet where words may arrive in any order ([`super::seal`]). Where
+//! clients may withdraw calls, the seal of the arguments is 1 instead once the call is withdrawn, and `begun` is the
+//! request begun last by the server ([`super::protocol`]); elsewhere nobody reads the two words. Threads of the host
+//! never seal their posts, and may withdraw calls everywhere; servers on devices note begun calls in the place of the
+//! locks.
 //!
-//! The seed's cost for N ports of M bytes a direction is `N * (2 * M + 2 mailboxes)`. Here it is, in bytes,
+//! The seed's cost for N ports of M bytes a direction is `N * (2 * M + 2 mailboxes)`. Here the cost is, in bytes,
 //! `64 + 3 * pad(4 * N) + 2 * N * pad(16 + M)`, where `pad` rounds up to 64 ([`PortLayout::bytes`]).
 //!
 //! So no cache line has two writers, and each range can lie in a memory of its own. The locks are the clients' alone.
-//! One word of the header says how many ports there are and how long they are ([`PortLayout::word`]): kernels load the word
-//! once in a call, and derive all places from it. The header is the host's but for one word, which counts the invocations
-//! that have called, to spread them over the ports; what the host writes while kernels run is not in the same 32 bytes,
+//! One word of the header says the number of ports and their length ([`PortLayout::word`]): kernels load the word once
+//! in a call, and derive all places from it. The header is the host's but for one word: a count of the invocations that
+//! have called, to spread invocations over the ports; the host's writes while kernels run are not in the same 32 bytes,
 //! since processors make atomics on a copy of so much.
 //!
 //! A port carries 112 bytes a direction, unless a function needs more: two cache lines with their prefix. In the bench
-//! `mailboxes` a call with 112 bytes costs as much as one with 4, and one with 496 twice that.
+//! `mailboxes` a call with 112 bytes costs as much as a call with 4, and a call with 496 twice as much.
 
 pub(crate) use crate::device::call_words::{
     BACKOFF_AFTER, BEGUN, BUDGET, CLOSED, LAYOUT, LAYOUT_SHIFT, LINE, PACKS, PREFIX, SEAL, TICKET,
@@ -39,8 +40,8 @@ pub(crate) const MAX_PORTS: usize = 1 << 16;
 /// The most words of payload in a direction.
 pub(crate) const MAX_PAYLOAD: usize = 1 << 14;
 
-/// The word of a packet's prefix with the mailbox, where mailboxes lie in the packets: elsewhere it holds a ticket, or the request
-/// that was begun last.
+/// The word of a packet's prefix with the mailbox, where mailboxes lie in the packets: elsewhere it holds a ticket, or
+/// the request begun last.
 const MAILBOX: usize = 2;
 
 // Both have room in the word of the layout.
@@ -58,7 +59,7 @@ pub(crate) struct PortLayout {
 }
 
 impl PortLayout {
-    /// A layout within the limits: the numbers are clamped to what is possible.
+    /// A layout within the limits: the numbers are clamped to the possible range.
     pub fn new(ports: usize, payload: usize) -> Self {
         Self {
             ports: ports.clamp(1, MAX_PORTS),
@@ -67,7 +68,7 @@ impl PortLayout {
         }
     }
 
-    /// The same with each mailbox in its packet, where the words are that only kernels and servers of kernels use, and
+    /// The same with each mailbox in its packet, in the place of the words of kernels and servers of kernels alone, and
     /// without tables of mailboxes: no two threads of the host write a line, nor do two look at one.
     ///
     /// For servers of threads of the host across a bus. A line in a window over the bus is written by one processor at a
@@ -121,7 +122,7 @@ impl PortLayout {
         (port < self.ports).then_some(port)
     }
 
-    /// Words from a mailbox to that of the next port.
+    /// Words from a mailbox to the next port's.
     pub fn mailbox_stride(self) -> usize {
         match self.in_packets {
             true => self.half(),
@@ -152,12 +153,12 @@ impl PortLayout {
         self.results(self.ports)
     }
 
-    /// Words that clients write and servers read.
+    /// Words written by clients and read by servers.
     pub fn clients(self) -> std::ops::Range<usize> {
         LINE + self.locks()..self.arguments(self.ports)
     }
 
-    /// Words written by servers and read by clients, beside those of the header.
+    /// Words written by servers and read by clients, beside the words of the header.
     pub fn servers(self) -> std::ops::Range<usize> {
         self.arguments(self.ports)..self.words()
     }
@@ -172,7 +173,7 @@ impl PortLayout {
         (self.ports.saturating_sub(1) | self.payload << LAYOUT_SHIFT) as u32
     }
 
-    /// The word of the header that says the layout: its index, and the word.
+    /// The header's word with the layout: its index, and the word.
     pub fn header(self) -> (usize, u32) {
         (LAYOUT, self.word())
     }
@@ -204,7 +205,8 @@ mod tests {
             for port in 0..ports {
                 claim(layout.lock(port), 1, 1);
                 if in_packets {
-                    // In the word of the prefix that is neither opcode or status, nor length or lease, nor seal or withdrawal.
+                    // In the remaining word of the prefix: neither opcode or status, nor length or lease, nor seal or
+                    // withdrawal.
                     let free = (2..PREFIX).find(|&word| word != SEAL).unwrap();
                     assert_eq!(layout.request(port), layout.arguments(port) + free);
                     assert_eq!(layout.reply(port), layout.results(port) + free);
@@ -254,7 +256,7 @@ mod tests {
         );
     }
 
-    /// As kernels derive it (`kernel::calls::wgsl`).
+    /// As derived by kernels (`kernel::calls::wgsl`).
     #[test]
     fn a_word_says_all_places() {
         for (ports, payload, places) in [

@@ -20,50 +20,50 @@
 //! | client return | 0 0 | 0 0 |
 //!
 //! Every move in that table follows one rule, [`next`]: *the client may move when its mailboxes agree, and then flips
-//! its own; the server may move when they differ, and then makes its own agree.* The side that may move owns the
-//! payload.
+//! its own; the server may move when its mailboxes differ, and then makes its own agree.* The side allowed to move owns
+//! the payload.
 //!
 //! # Two calls in one round
 //!
 //! The second half of the table, from "work received" to "client return", carries nothing. Since the rule does not tell
-//! the halves apart, the client may just as well post its next call there: the state in which a result has been
-//! received *is* quiescent, with the other polarity. That halves the writes and the waits of a call, and is used here
+//! the halves apart, the client may just as well post its next call there: the state of a received result *is*
+//! quiescent, with the other polarity. The shortcut halves the writes and the waits of a call, and is used here
 //! ([`MOVES_PER_CALL`]). The client also need not come back: an unawaited call is over with the server's answer.
 //!
 //! # Counters instead of bits
 //!
-//! A mailbox is a separate word, and the client's counts its moves rather than flipping between 0 and 1; the server
-//! copies the answered number. The bit of the table is the lowest of the count. Counting closes a gap: a client that
-//! read its inbox *before* taking the lock, because a kernel can load a polled word at a single place only, could with
-//! bits take a port for free on which two calls were posted meanwhile and only the first was answered. With counters an
-//! old inbox never equals a newer outbox, unless 2^32 calls lie between.
+//! A mailbox is a separate word, and the client's mailbox counts its moves rather than flipping between 0 and 1; the
+//! server copies the answered number. The bit of the table is the lowest of the count. Counting closes a gap: a client
+//! reading its inbox *before* taking the lock, because a kernel can load a polled word at a single place only, could
+//! with bits take a port for free where two calls were posted meanwhile and only the first was answered. With counters
+//! an old inbox never equals a newer outbox, unless 2^32 calls lie between.
 //!
 //! # Withdrawal
 //!
-//! A client whose turns of loops are rationed may take a call back that no server has begun. Both sides first write a note
-//! and then look for the other's: the server that the call is begun, the client that the call is withdrawn, with a full
-//! fence between write and look. So at most one of them misses the other's note. A server that finds the withdrawal
-//! answers with `Busy` and runs nothing; a client that finds its call begun goes on waiting for the answer, which may be
-//! `Busy` when both have found the other's note. The port is free once the server has answered. A server may write the notes
-//! of several calls in front of one fence; all of them are begun then, although it serves them one by one.
+//! A client whose turns of loops are rationed may take an unbegun call back. Both sides first write a note and then
+//! look for the other's: the server notes the beginning, the client the withdrawal, with a full fence between write and
+//! look. So at most one of them misses the other's note. A server finding the withdrawal answers with `Busy` and runs
+//! nothing; a client finding its call begun goes on waiting for the answer, which may be `Busy` when both have found
+//! the other's note. The port is free once the server has answered. A server may write the notes of several calls in
+//! front of one fence; all the calls are begun then, although the server serves them one by one.
 
 /// One of the two ends of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Side {
     /// Posts calls.
     Client,
-    /// Answers them.
+    /// Answers the calls.
     Server,
 }
 
-/// Moves of either side in one call. The seed's machine has two, of which the second carries nothing.
+/// Moves of either side in one call. The seed's machine has two moves; the second carries nothing.
 #[cfg(test)]
 pub(crate) const MOVES_PER_CALL: u32 = 1;
 
 /// The rule: the value `side` writes into its outbox to move, given its inbox and its last write; `None` while the
 /// other side owns the port.
 ///
-/// What the other side wrote is not trusted: any two words lead to a move or to none.
+/// The other side's word is not trusted: any two words lead to a move or to none.
 pub(crate) const fn next(side: Side, inbox: u32, outbox: u32) -> Option<u32> {
     match side {
         Side::Client if inbox == outbox => Some(outbox.wrapping_add(1)),

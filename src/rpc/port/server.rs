@@ -1,13 +1,13 @@
-//! The answering side. The server trusts nothing: everything that decides its reads and writes is its own (the sizes,
-//! its locks, its last answers); of the other side's writes the server copies the header once, checks the copy and uses
-//! the copy. A senseless word is answered with a status, at the cost of a single look at a single port.
+//! The answering side. The server trusts nothing: everything deciding its reads and writes is its own (the sizes, its
+//! locks, its last answers); of the other side's writes the server copies the header once, checks the copy and uses the
+//! copy. A senseless word is answered with a status, at the cost of a single look at a single port.
 //!
-//! The server looks at the mailboxes of sixteen ports at a time, and at the lines where it found calls last eight
-//! times as often as at the others. One server thread alone needs no locks, and tells the clients of a line of all
-//! answers together (else the line would go back and forth with each), unless the function was not quick when it was
-//! timed last: nobody waits for another caller's slow call.
+//! The server looks at the mailboxes of sixteen ports at a time, and at the lines of the last calls eight times as
+//! often as at the others. One server thread alone needs no locks, and tells the clients of a line of all answers
+//! together (else the line would go back and forth with each), unless the function was not quick at its last timing:
+//! nobody waits for another caller's slow call.
 //!
-//! Where clients may withdraw their calls, the note that a call is begun has to arrive before the server looks for a
+//! Where clients may withdraw their calls, the note of a begun call has to arrive before the server looks for a
 //! withdrawal, and waits for a line of the client's processor to come over. So the quick calls of a line are begun
 //! together, behind one fence, and their lines come over at the same time.
 
@@ -21,10 +21,10 @@ use super::seal::{mixed, mixed_all};
 use super::words::Words;
 use crate::clock::Instant;
 
-/// What a server does with a call.
+/// The server's ways with a call.
 pub(crate) trait Dispatch {
-    /// Serves a call at a port: `arguments` are the words that the client sent, `results` is empty, and takes at most
-    /// the payload of a port.
+    /// Serves a call at a port: `arguments` are the words sent by the client, `results` is empty, and takes at most the
+    /// payload of a port.
     fn dispatch(
         &self,
         port: usize,
@@ -39,7 +39,7 @@ pub(crate) trait Dispatch {
         false
     }
 
-    /// Whether this thread serves a call at a port. One that it does not serve stays posted, for another thread.
+    /// Whether this thread serves a call at a port. A call left unserved stays posted, for another thread.
     fn takes(&self, port: usize, opcode: u32) -> bool {
         let _ = (port, opcode);
         true
@@ -48,21 +48,21 @@ pub(crate) trait Dispatch {
     /// Receives calls claiming to be longer than their port.
     fn oversize(&self) {}
 
-    /// Hears of a call whose words have not all arrived, and at which the server looks again.
+    /// Hears of a call with missing words; the server looks at the call again.
     fn late(&self) {}
 }
 
-/// The locks and outboxes of the server: memory that no client sees.
+/// The locks and outboxes of the server: memory unseen by clients.
 pub(crate) trait Private {
-    /// Takes the lock of a port, if it is free.
+    /// Takes the lock of a port, if free.
     fn try_lock(&self, port: usize) -> bool;
-    /// Gives it back.
+    /// Gives the lock back.
     fn unlock(&self, port: usize);
-    /// What was answered last at a port. Only with the lock, or for a look without consequences.
+    /// The last answer at a port. Only with the lock, or for a look without consequences.
     fn answered(&self, port: usize) -> u32;
-    /// Remembers what was answered. Only with its lock.
+    /// Remembers the answer. Only with its lock.
     fn set_answered(&self, port: usize, request: u32);
-    /// What was answered at the ports of a line.
+    /// The answers at the ports of a line.
     fn line(&self, line: usize) -> Option<&[AtomicU32; LINE]>;
 }
 
@@ -121,7 +121,7 @@ pub(crate) struct Server<W, P = HostPrivate> {
     words: W,
     private: P,
     layout: PortLayout,
-    /// Clients may withdraw calls that are not begun.
+    /// Clients may withdraw calls before their beginning.
     withdraws: bool,
 }
 
@@ -136,11 +136,11 @@ const LATEST: Duration = Duration::from_secs(1);
 pub(crate) struct Sweeper {
     /// The port served last; the next sweep begins behind it, so no port starves.
     last: usize,
-    /// The lines in which calls were found last.
+    /// The lines of the last found calls.
     busy: Vec<usize>,
     arguments: Vec<u32>,
     results: Vec<u32>,
-    /// Ports whose calls were not whole when they were looked at last: the request, and since when.
+    /// Ports whose calls were not whole at the last look: the request, and since when.
     late: HashMap<usize, (u32, Instant)>,
     latest: Duration,
 }
@@ -164,7 +164,7 @@ impl Sweeper {
         }
     }
 
-    /// Whether the call at a port, which is not whole, never will be.
+    /// Whether the incomplete call at a port never will be whole.
     fn gives_up(&mut self, port: usize, request: u32) -> bool {
         let now = Instant::now();
         let (late, since) = self.late.entry(port).or_insert((request, now));
@@ -188,7 +188,7 @@ struct Post {
     is_quick: bool,
 }
 
-/// Calls of a line that are begun: their ports are locked.
+/// Begun calls of a line: their ports are locked.
 #[derive(Default)]
 struct Begun {
     posts: [Post; LINE],
@@ -215,7 +215,7 @@ impl<W: Words> Server<W> {
         }
     }
 
-    /// The same server, whose clients may withdraw calls that are not begun.
+    /// The same server, with clients that may withdraw calls before their beginning.
     pub fn with_withdrawal(self, withdraws: bool) -> Self {
         Self { withdraws, ..self }
     }
@@ -246,7 +246,7 @@ impl<W: Words, P: Private> Server<W, P> {
         self.words.store(CLOSED, 1);
     }
 
-    /// Looks at every port once and serves what is posted; the number of calls served.
+    /// Looks at every port once and serves the posted calls; the number of calls served.
     pub fn sweep(&self, sweeper: &mut Sweeper, dispatch: &impl Dispatch) -> usize {
         let lines = self.layout.ports.div_ceil(LINE);
         let start = (sweeper.last + 1) % self.layout.ports;
@@ -267,8 +267,7 @@ impl<W: Words, P: Private> Server<W, P> {
         served
     }
 
-    /// Looks at the ports in whose neighbourhood calls were found by the last sweep, and serves what is posted; the
-    /// number of calls served.
+    /// Looks at the ports near calls found by the last sweep, and serves the posted calls; the number of calls served.
     pub fn glance(&self, sweeper: &mut Sweeper, dispatch: &impl Dispatch) -> usize {
         let mut served = 0;
         for index in 0..sweeper.busy.len() {
@@ -323,8 +322,8 @@ impl<W: Words, P: Private> Server<W, P> {
         count
     }
 
-    /// Serves the posts at the ports of a line with a bit in `posted`, which their clients may withdraw. Apart from the
-    /// others, which are served faster for it.
+    /// Serves the withdrawable posts at the ports of a line with a bit in `posted`. Apart from the others, served faster
+    /// for the separation.
     fn sweep_together(
         &self,
         first: usize,
@@ -361,8 +360,8 @@ impl<W: Words, P: Private> Server<W, P> {
         served
     }
 
-    /// Begins calls at those ports of a line with a bit in `posted`, and returns the bits of the others that are left: all
-    /// quick calls up to the next that is not, or that one.
+    /// Begins calls at those ports of a line with a bit in `posted`, and returns the bits of the remaining ones: all
+    /// quick calls up to the next slow one, or the slow one alone.
     fn begin(
         &self,
         first: usize,
@@ -397,14 +396,14 @@ impl<W: Words, P: Private> Server<W, P> {
         posted
     }
 
-    /// Takes the lock of a port, if there is a call that this thread serves.
+    /// Takes the lock of a port, if there is a call served by this thread.
     #[inline(always)]
     fn take(&self, port: usize, dispatch: &impl Dispatch) -> Option<Post> {
         let (words, layout, own) = (&self.words, self.layout, &self.private);
         if !own.try_lock(port) {
             return None;
         }
-        // What made the caller look was a look without the lock.
+        // The caller looks because of a look without the lock.
         let inbox = words.load(layout.request(port));
         let Some(request) = next(Side::Server, inbox, own.answered(port)) else {
             own.unlock(port);
@@ -468,7 +467,7 @@ impl<W: Words, P: Private> Server<W, P> {
             }
         }
         if !is_quick {
-            // A waiter for the others must not wait for this one.
+            // A waiter for the others must not wait for this call.
             self.publish(first, answers);
         }
         sweeper.results.clear();

@@ -1,4 +1,4 @@
-//! A client that writes anything anywhere. The driver is shared with the fuzz target `ports`.
+//! A client writing anything anywhere. The driver is shared with the fuzz target `ports`.
 
 use super::client::Client;
 use super::layout::{MAX_PAYLOAD, PREFIX, PortLayout};
@@ -79,7 +79,7 @@ pub(crate) fn drive(bytes: &[u8]) {
                 "word {index}"
             );
         }
-        // Whatever was written, a single look settles each port.
+        // For any writes, a single look settles each port.
         assert_eq!(server.sweep(&mut sweeper, &Generous), 0);
         number += 1;
         let mut client = Client::new(Arc::clone(&words), layout, honest);

@@ -13,13 +13,13 @@ use super::seal::{mixed, mixed_all};
 use super::server::{Dispatch, Server, Sweeper};
 use super::words::{ClientWords, Words};
 
-/// Words with the values written to each, the first of which may not have been passed by the reader.
+/// Words with the values written to each, where the reader may not have passed the first.
 struct Late {
     written: RefCell<Vec<Vec<u32>>>,
     seen: RefCell<Vec<usize>>,
-    /// Words that arrive late; others are seen at once.
+    /// Late words; others are seen at once.
     late: std::ops::Range<usize>,
-    /// Decides what arrives.
+    /// Decides the arrivals.
     chance: Cell<u64>,
     sealed: bool,
 }
@@ -35,7 +35,7 @@ impl Late {
         }
     }
 
-    /// A word with a seal that is `sum` and the request at the mailbox `at`.
+    /// A word with a seal of `sum` and the request at the mailbox `at`.
     fn seal(&self, packet: usize, words: &[u32], at: usize, request: u32) {
         let (head, payload) = words.split_at(2);
         let sum = mixed_all(packet, head).wrapping_add(mixed_all(packet + PREFIX, payload));

@@ -12,11 +12,11 @@ use super::port::server::{Dispatch, Server, Sweeper};
 use super::port::words::{HostWords, Words, host_words};
 use super::stream::CallStream;
 
-/// Words that make a stream misbehave.
+/// Words making a stream misbehave.
 const PANICS: u32 = 13;
-/// See [`PANICS`]: gives more than there is room for, and than it was ever given.
+/// See [`PANICS`]: gives more than there is room for, and more than it was ever given.
 const FLOODS: u32 = 14;
-/// See [`PANICS`]: panics when it is dropped.
+/// See [`PANICS`]: panics when dropped.
 const PANICS_LATE: u32 = 15;
 /// See [`PANICS`]: panics with given words.
 const PANICS_GIVING: u32 = 16;
@@ -25,16 +25,16 @@ const PORTS: usize = 4;
 const HONEST: usize = PORTS - 1;
 const PAYLOAD: usize = 8;
 
-/// The numbers of what is registered.
+/// The numbers of the registered functions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Numbers {
-    /// Of a function of two words, which gives their sum.
+    /// Of a function giving the sum of two words.
     pub call: u32,
-    /// The streams that open [`Tape`]s with a word.
+    /// The streams opening [`Tape`]s with a word.
     pub streams: [u32; 2],
 }
 
-/// What became of all tapes.
+/// The ends of all tapes.
 #[derive(Debug, Default)]
 pub(crate) struct Tapes {
     opened: AtomicU32,
@@ -112,7 +112,7 @@ struct Model {
 }
 
 impl Model {
-    /// What a call at a port gives.
+    /// The outcome of a call at a port.
     fn serve(
         &mut self,
         port: usize,
@@ -182,14 +182,14 @@ impl Model {
     }
 }
 
-/// The words of the ports, as clients use them.
+/// The words of the ports, as used by clients.
 struct Ports {
     words: Arc<HostWords>,
     layout: PortLayout,
 }
 
 impl Ports {
-    /// Posts a call, as long as it claims to be or as there is room.
+    /// Posts a call, of the claimed length or as long as there is room.
     fn post(&self, port: usize, opcode: u32, length: u32, words: &[u32]) {
         let at = self.layout.arguments(port);
         self.words.store(at, opcode);
@@ -201,7 +201,7 @@ impl Ports {
         self.words.store(request, next);
     }
 
-    /// What lies at a port for the server: opcode, length and payload.
+    /// The server's input at a port: opcode, length and payload.
     fn posted(&self, port: usize) -> (u32, u32, [u32; PAYLOAD]) {
         let at = self.layout.arguments(port);
         let mut words = [0; PAYLOAD];
@@ -232,10 +232,10 @@ impl Ports {
     }
 }
 
-/// What the honest client posts next: calls, and streams of a few words in both directions.
+/// The honest client's next posts: calls, and streams of a few words in both directions.
 fn honest(numbers: Numbers, turn: u32) -> (u32, Vec<u32>) {
     let [stream, _] = numbers.streams;
-    // Beyond all words that mean something to a tape.
+    // Beyond all words with a meaning to a tape.
     let word = 100 + turn;
     match turn % 6 {
         0 => (numbers.call, vec![word, u32::MAX]),
@@ -248,7 +248,7 @@ fn honest(numbers: Numbers, turn: u32) -> (u32, Vec<u32>) {
 }
 
 /// Lets the bytes post packets and write words, between sweeps. `dispatch` is made for ports of [`PORTS`] and payloads
-/// of [`PAYLOAD`]; streams opened there count in `tapes`. `abandon` drops what is open at a port.
+/// of [`PAYLOAD`]; streams opened there count in `tapes`. `abandon` drops the open stream of a port.
 pub(crate) fn drive(
     bytes: &[u8],
     numbers: Numbers,
@@ -286,7 +286,7 @@ pub(crate) fn drive(
             _ => None,
         };
         match opcode {
-            // Small words, which mean something more often.
+            // Small words, with a meaning more often.
             Some(opcode) => {
                 let words: Vec<u32> = (payload.into_iter().cycle().take(PAYLOAD))
                     .map(|byte| u32::from(byte % 32))
@@ -353,7 +353,7 @@ pub(crate) fn drive(
     assert_eq!(tapes.dropped.load(Ordering::Relaxed), opened);
 }
 
-/// The ports that are driven.
+/// The driven ports.
 pub(crate) fn layout() -> PortLayout {
     PortLayout::new(PORTS, PAYLOAD)
 }

@@ -5,36 +5,36 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::layout::LINE;
 
-/// Words that both sides of a port see.
+/// Words seen by both sides of a port.
 ///
 /// Words beyond the end read as 0 and are not written: indices are computed from sizes private to this side, so none is
 /// beyond the end, whatever the other side writes.
 pub(crate) trait Words {
     /// Reads a word, and acquires its writer's earlier writes.
     fn load(&self, index: usize) -> u32;
-    /// Writes a word, and releases this thread's earlier writes.
+    /// Writes a word, and releases the thread's earlier writes.
     fn store(&self, index: usize, value: u32);
 
-    /// Whether what the other side writes may arrive in any order, and is sealed ([`super::seal`]).
+    /// Whether the other side's writes may arrive in any order, and are sealed ([`super::seal`]).
     fn is_sealed(&self) -> bool {
         false
     }
 
-    /// Reads words that follow each other, each as [`Words::load`] does.
+    /// Reads consecutive words, each as [`Words::load`] does.
     fn load_all(&self, index: usize, words: &mut [u32]) {
         for (word, index) in words.iter_mut().zip(index..) {
             *word = self.load(index);
         }
     }
 
-    /// Writes words that follow each other, each as [`Words::store`] does.
+    /// Writes consecutive words, each as [`Words::store`] does.
     fn store_all(&self, index: usize, words: &[u32]) {
         for (&word, index) in words.iter().zip(index..) {
             self.store(index, word);
         }
     }
 
-    /// Writes those of the words at `index` with a bit in `among`, each as [`Words::store`] does.
+    /// Writes the words at `index` with a bit in `among`, each as [`Words::store`] does.
     fn store_among(&self, index: usize, words: &[u32; LINE], among: u32) {
         let mut left = among & (u32::MAX >> (u32::BITS - LINE as u32));
         while left != 0 {
@@ -44,7 +44,8 @@ pub(crate) trait Words {
         }
     }
 
-    /// The words of the cache line at `index` differing from those of `known`, as bits: a look without consequences.
+    /// The words of the cache line at `index` differing from the words of `known`, as bits: a look without
+    /// consequences.
     fn differing(&self, index: usize, known: &[AtomicU32; LINE]) -> u32 {
         let differs = |(word, known): (usize, &AtomicU32)| {
             let differs = self.load(index + word) != known.load(Ordering::Relaxed);

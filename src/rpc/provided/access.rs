@@ -9,25 +9,25 @@ use super::slab::MOST;
 use super::streams::Stream;
 use crate::rpc::ServiceError;
 
-/// What kernels may do below a folder.
+/// The rights of kernels below a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RootMode {
-    /// Read what is there.
+    /// Read the existing contents.
     ReadOnly,
     /// Write, and make new files, too. Nothing is ever deleted but by truncating.
     ReadWrite,
-    /// All of that, and remove files and empty folders, make folders, and change names.
+    /// All the former, and remove files and empty folders, make folders, and change names.
     Manage,
 }
 
-/// The files and streams that kernels may use, for [`HostServicesBuilder::files`](crate::calls::HostServicesBuilder::files). Nothing is granted unless
-/// it is named here.
+/// The files and streams granted to kernels, for
+/// [`HostServicesBuilder::files`](crate::calls::HostServicesBuilder::files). Nothing is granted unless named here.
 ///
 /// Folders are opened when granted, and everything below is reached through them (by the crate cap-std), so no name
-/// leads out: not by `..`, not by a symbolic link, not during moves of folders. A hard link is none of these but
-/// another name of a file, and the system does not say which came first: a file with a name below a granted folder is
-/// granted, wherever its other names are. Grant for writing only folders in which nobody makes such names whom the
-/// program would not let write the files.
+/// leads out: not by `..`, not by a symbolic link, not during moves of folders. A hard link is no such way but another
+/// name of a file, and the system does not say which name came first: a file with a name below a granted folder is
+/// granted, wherever its other names are. Grant for writing only folders where nobody makes such names without being
+/// trusted by the program to write the files.
 ///
 /// ```
 /// # use tombolo::calls::FileAccess;
@@ -80,7 +80,8 @@ impl FileAccess {
         self.root("", folder, RootMode::ReadWrite)
     }
 
-    /// Lets kernels do everything below a folder, by names relative to it: also remove and rename what was there before.
+    /// Lets kernels do everything below a folder, by names relative to it: also remove and rename earlier files and
+    /// folders.
     ///
     /// # Errors
     /// As [`FileAccess::read_only`].
@@ -88,8 +89,8 @@ impl FileAccess {
         self.root("", folder, RootMode::Manage)
     }
 
-    /// Grants a folder under a name: kernels know its file `a/b` as `<name>/a/b`. With an empty name this is the folder
-    /// for all names that begin with no other folder's name.
+    /// Grants a folder under a name: kernels know its file `a/b` as `<name>/a/b`. A folder with an empty name is for
+    /// all names beginning with no other folder's name.
     ///
     /// # Errors
     /// [`ServiceError::Root`] when the folder cannot be opened, or the name is taken or has a `/` or `\` in it.
@@ -121,27 +122,27 @@ impl FileAccess {
         Ok(self)
     }
 
-    /// Grants the standard streams of this process: handles 0, 1 and 2.
+    /// Grants the standard streams of the process: handles 0, 1 and 2.
     pub fn standard_streams(self) -> Self {
         self.stdin(std::io::stdin())
             .stdout(std::io::stdout())
             .stderr(std::io::stderr())
     }
 
-    /// What kernels read from handle 0. A server thread waits until there is something, and stopping the services waits
-    /// for it.
+    /// The source of kernels' reads from handle 0. A server thread waits until there is something, and stopping the
+    /// services waits for the thread.
     pub fn stdin(mut self, input: impl Read + Send + 'static) -> Self {
         self.streams[0] = Some(Stream::Input(Mutex::new(Box::new(input))));
         self
     }
 
-    /// What kernels write to by handle 1.
+    /// The target of kernels' writes by handle 1.
     pub fn stdout(mut self, output: impl Write + Send + 'static) -> Self {
         self.streams[1] = Some(Stream::Output(Mutex::new(Box::new(output))));
         self
     }
 
-    /// What kernels write to by handle 2.
+    /// The target of kernels' writes by handle 2.
     pub fn stderr(mut self, output: impl Write + Send + 'static) -> Self {
         self.streams[2] = Some(Stream::Output(Mutex::new(Box::new(output))));
         self

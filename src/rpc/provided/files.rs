@@ -1,9 +1,9 @@
 //! Files by handle.
 //!
-//! Files are reached through folders that were opened when they were granted (cap-std), never by a path of the system;
-//! a name that leads out is told from one that the system denies by the missing error of the system. Files are opened
-//! without waiting, so that a pipe does not keep the server, and what is no file is closed again. Cursors are the
-//! runtime's own: positions and cursors do not disturb each other, also where the system has only one.
+//! Files are reached through folders opened at their grant (cap-std), never by a path of the system; a name leading out
+//! is told from a name denied by the system by the missing error of the system. Files are opened without waiting, so
+//! that a pipe does not keep the server, and anything but a file is closed again. Cursors are the runtime's own:
+//! positions and cursors do not disturb each other, also where the system has only one.
 
 use std::sync::{Arc, Mutex};
 
@@ -58,7 +58,7 @@ impl Block {
 /// `FilePlace` in WGSL.
 type FilePlace = [u32; 4];
 
-/// What kernels may open, and have opened.
+/// The files that kernels may open, and have opened.
 pub(super) struct Files {
     roots: Vec<Root>,
     streams: [Option<Stream>; 3],
@@ -92,17 +92,18 @@ impl HostServicesBuilder {
     /// | `folder_remove(name: u32) -> u32` | of an empty one |
     /// | `folder_names(name: u32, behind: u32) -> TextReply { status, text }` | a text of the names in the folder, in the order of their bytes, each ended by a zero: as many as fit 4,096 bytes, from the first one behind the text `behind` on (0: from the beginning); an empty text at the end. To be dropped by `text_drop`. `.` is the folder without a name, `name/` one with a name |
     ///
-    /// Changes of names need [`RootMode::Manage`]. The statuses are those of [`FileStatus`]. A name is a text: a literal, `file_open("data/a.txt", FILE_READ)`, an
-    /// argument or a text made by the kernel ([`HostServicesBuilder::texts`]). Handles 0, 1 and 2 are the standard
-    /// streams, where granted; standard streams have no positions, and reads may give less than asked for. A read that
-    /// ends early, at the end of the file, is no error.
+    /// Changes of names need [`RootMode::Manage`]. The statuses are the values of [`FileStatus`]. A name is a text: a
+    /// literal, `file_open("data/a.txt", FILE_READ)`, an argument or a text made by the kernel
+    /// ([`HostServicesBuilder::texts`]). Handles 0, 1 and 2 are the standard streams, where granted; standard streams
+    /// have no positions, and reads may give less than asked for. A read ending early, at the end of the file, is no
+    /// error.
     ///
     /// Functions with a pointer need [`HostServicesBuilder::heap`], and a device using the heap in place without memory
     /// of its own: the caches of other devices do not follow the host's writes during launches, and such a call gets
     /// [`FileStatus::NoPointers`]. Blocks go everywhere. The read bytes are there when the call returns, but drivers
     /// may repeat an earlier load of the same place for a kernel: load each place once, or as an atomic.
     ///
-    /// Files that are still open when the services end are closed then.
+    /// Files still open at the services' end are closed then.
     pub fn files(self, access: FileAccess) -> Self {
         let builder = self.texts();
         let provided = &builder.provided;
@@ -216,13 +217,13 @@ impl Files {
             )
     }
 
-    /// The name that a text is.
+    /// The name in a text.
     pub(super) fn name(&self, text: u32) -> Result<String, FileStatus> {
         let name = self.texts.get(text).ok_or(FileStatus::UnknownText)?;
         String::from_utf8(name).map_err(|_| FileStatus::BadName)
     }
 
-    /// The folder that a name leads into, and the rest of the name.
+    /// The folder of a name, and the rest of the name.
     pub(super) fn root<'s, 'n>(&'s self, name: &'n str) -> Result<(&'s Root, &'n str), FileStatus> {
         if name.is_empty() || name.contains('\0') {
             return Err(FileStatus::BadName);

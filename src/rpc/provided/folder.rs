@@ -1,8 +1,8 @@
-//! What the system has of files: folders below which files are opened, and reading and writing at a position.
+//! The system's part in files: folders with files to open, and reading and writing at a position.
 //!
-//! On systems with files this is the crate cap-std, which lets no name lead out of a folder. WebAssembly without a
-//! system interface has no files: there a folder cannot be granted, with the error that the standard library gives for
-//! files, and so none of the other functions is ever called.
+//! On systems with files the part is the crate cap-std: no name leads out of a folder. WebAssembly without a system
+//! interface has no files: there a folder cannot be granted, with the standard library's error for files, and so none
+//! of the other functions is ever called.
 
 pub(super) use implementation::{
     Dir, OpenOptions, describe, names, open_folder, read_at, write_at,
@@ -10,7 +10,7 @@ pub(super) use implementation::{
 
 use std::time::SystemTime;
 
-/// What has a name.
+/// The kind of a named thing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(web, allow(dead_code))] // A page has no names.
 pub(super) enum Kind {
@@ -20,7 +20,7 @@ pub(super) enum Kind {
     Other,
 }
 
-/// What the system knows of a name.
+/// The system's facts about a name.
 pub(super) struct Description {
     pub kind: Kind,
     pub bytes: u64,
@@ -41,7 +41,7 @@ mod implementation {
         Dir::open_ambient_dir(path, cap_std::ambient_authority())
     }
 
-    /// What a name leads to.
+    /// The target of a name.
     pub(in super::super) fn describe(dir: &Dir, path: &str) -> io::Result<Description> {
         let found = dir.metadata(path)?;
         let kind = match found.file_type() {
@@ -56,7 +56,7 @@ mod implementation {
         })
     }
 
-    /// The names in a folder, as the system has them: on Unix, any bytes but zeros and slashes.
+    /// The names in a folder, as in the system: on Unix, any bytes but zeros and slashes.
     pub(in super::super) fn names(dir: &Dir, path: &str) -> io::Result<Vec<Vec<u8>>> {
         let name = |entry: io::Result<cap_std::fs::DirEntry>| {
             let name = entry?.file_name();

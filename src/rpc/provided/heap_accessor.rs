@@ -1,10 +1,10 @@
-//! The way from services into the shared heap: every pointer that a kernel gives goes through here.
+//! The way from services into the shared heap: every pointer given by a kernel goes through here.
 //!
-//! A service may look while the host waits for the heap (the host waits for the very kernel that is served), not while
-//! the host has the heap; never while a kernel that uses the heap runs on a device with a copy, since fetching the
-//! changes would wait for the caller, or on a device with memory of its own, whose caches keep old words
-//! (`FILE_NO_POINTERS`; `docs/calls.md`, *Two memories*). The bytes are words of one live allocation, held from reuse,
-//! read and written as atomics (`memory/heap/serve.rs`).
+//! A service may look while the host waits for the heap (the host waits for the very kernel being served), not while
+//! the host has the heap; never while a heap-using kernel runs on a device with a copy, since fetching the changes
+//! would wait for the caller, or on a device with memory of its own, whose caches keep old words (`FILE_NO_POINTERS`;
+//! `docs/calls.md`, *Two memories*). The bytes are words of one live allocation, held from reuse, read and written as
+//! atomics (`memory/heap/serve.rs`).
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,7 +23,7 @@ pub(crate) struct HeapAccessor {
     pub(super) arena: OnceLock<Arena>,
 }
 
-/// Bytes in the heap that a kernel has pointed to.
+/// Bytes in the heap, pointed to by a kernel.
 pub(super) struct Place {
     /// `None` for no bytes.
     words: Option<AtomicView<[AtomicU32]>>,
@@ -69,7 +69,7 @@ impl Place {
         let (whole, rest) = bytes.as_chunks::<4>();
         let words = self.words(start);
         for (word, bytes) in words.iter().zip(whole) {
-            // The answer to the call releases them.
+            // The answer to the call releases the bytes.
             word.store(u32::from_le_bytes(*bytes), Ordering::Relaxed);
         }
         if let (false, Some(word)) = (rest.is_empty(), words.get(whole.len())) {
@@ -127,7 +127,7 @@ mod tests {
             assert_eq!(&now[4..4 + len], &bytes[..]);
             assert!(now[..4].iter().chain(&now[4 + len..]).all(|&b| b == 0xAA));
         }
-        // What is too much is left out.
+        // Bytes beyond are left out.
         let place = heap_accessor.place(words.cast(), 5).unwrap();
         place.write(4, &[77, 78, 79]);
         place.write(8, &[80]);

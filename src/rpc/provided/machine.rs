@@ -1,4 +1,5 @@
-//! The clock, waits, random seeds, variables of the environment, and the exit status: with files and arguments what a `main()` needs.
+//! The clock, waits, random seeds, variables of the environment, and the exit status: with files and arguments the
+//! needs of a `main()`.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -15,8 +16,8 @@ use crate::rpc::{HostServices, HostServicesBuilder};
 pub(crate) struct Exit(Mutex<Option<u32>>);
 
 impl HostServicesBuilder {
-    /// Tells kernels the time, in nanoseconds, as a `vec2<u32>` with the low word first: `clock_monotonic()` since the services
-    /// were put together, never backwards; `clock_wall()` since 1970 (UTC), as the system's clock has it.
+    /// Tells kernels the time, in nanoseconds, as a `vec2<u32>` with the low word first: `clock_monotonic()` since the
+    /// services were put together, never backwards; `clock_wall()` since 1970 (UTC), by the system's clock.
     pub fn clock(self) -> Self {
         let begun = Instant::now();
         self.call("fn clock_monotonic() -> vec2<u32>", move || {
@@ -28,10 +29,10 @@ impl HostServicesBuilder {
         })
     }
 
-    /// Lets kernels read variables of the environment, those of these names and no others: `environment(name: u32) -> TextReply`, a
-    /// text ([`HostServicesBuilder::texts`]) with what the variable has at that time, to be dropped by `text_drop`. The status
-    /// is `FILE_NOT_GRANTED` for other names, `FILE_NOT_FOUND` where the variable is not set, and `FILE_BAD_LENGTH` beyond 4,096
-    /// bytes.
+    /// Lets kernels read variables of the environment, the variables of the given names and no others:
+    /// `environment(name: u32) -> TextReply`, a text ([`HostServicesBuilder::texts`]) with the variable's content at
+    /// the time, to be dropped by `text_drop`. The status is `FILE_NOT_GRANTED` for other names, `FILE_NOT_FOUND` where
+    /// the variable is not set, and `FILE_BAD_LENGTH` beyond 4,096 bytes.
     pub fn environment<N: AsRef<str>>(self, names: impl IntoIterator<Item = N>) -> Self {
         let granted: Vec<String> = names
             .into_iter()
@@ -57,9 +58,9 @@ impl HostServicesBuilder {
         )
     }
 
-    /// Lets kernels wait: `sleep(milliseconds: u32) -> u32` returns after so many milliseconds, or `longest` if that is less, and
-    /// says how many. One thread that serves the calls waits meanwhile, and stopping the services waits for the thread; with a
-    /// single thread other calls wait, too. Kernels that wait keep their device.
+    /// Lets kernels wait: `sleep(milliseconds: u32) -> u32` returns after so many milliseconds, or `longest` if less,
+    /// and says how many. A serving thread waits meanwhile, and stopping the services waits for the thread; with a
+    /// single thread other calls wait, too. Waiting kernels keep their device.
     pub fn sleep(self, longest: Duration) -> Self {
         let longest = u32::try_from(longest.as_millis()).unwrap_or(u32::MAX);
         let sleep = move |wanted: u32| {
@@ -71,7 +72,7 @@ impl HostServicesBuilder {
     }
 
     /// Gives kernels seeds for their random numbers: `random_seed() -> vec4<u32>`, 128 bits from the system's
-    /// generator, other ones each time. All of them are 0 if the system has none.
+    /// generator, other ones each time. All bits are 0 if the system has no generator.
     pub fn random(self) -> Self {
         self.call("fn random_seed() -> vec4<u32>", || {
             let mut bytes = [0u8; 16];
@@ -83,8 +84,8 @@ impl HostServicesBuilder {
         })
     }
 
-    /// Lets kernels say with what status the program should end: `exit(code: u32)`. The first one counts; kernels go
-    /// on, and so does the program, which asks [`HostServices::exit_status`].
+    /// Lets kernels give an exit status of the program: `exit(code: u32)`. The first status counts; kernels go on, and
+    /// so does the program; the program asks [`HostServices::exit_status`].
     pub fn exit(self) -> Self {
         let exit = Arc::clone(&self.provided.exit);
         self.call("fn exit(code: u32)", move |code: u32| {
@@ -94,7 +95,7 @@ impl HostServicesBuilder {
 }
 
 impl HostServices {
-    /// The code of the first kernel that called `exit` ([`HostServicesBuilder::exit`]), if any.
+    /// The code of the first kernel calling `exit` ([`HostServicesBuilder::exit`]), if any.
     pub fn exit_status(&self) -> Option<u32> {
         *lock(&self.shared.provided.exit.0)
     }

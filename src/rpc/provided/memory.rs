@@ -3,9 +3,9 @@
 //! A launch sees the part of the heap bound at its creation. So memory for kernels comes from a single allocation, made
 //! when the services are built: every kernel able to call them was launched later, and sees the allocation.
 //!
-//! Memory by which the heap grew later would be beyond what a running launch has bound. A region of its own keeps the
-//! books on the host, where no kernel writes; the host touches none of the bytes, so that it works on every device,
-//! also where services may not look into them.
+//! Later growth of the heap would be beyond the binding of a running launch. A region of its own keeps the books on the
+//! host, where no kernel writes; the host touches none of the bytes, so that it works on every device, also where
+//! services may not look into them.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,12 +15,12 @@ use crate::device::wait::lock;
 use crate::memory::{HeapError, Ptr, SharedHeap};
 use crate::rpc::{HostServicesBuilder, ServiceError};
 
-/// What kernels allocate from.
+/// The source of kernels' allocations.
 pub(super) struct Arena {
     heap: SharedHeap,
     base: Ptr<u8>,
     bytes: u64,
-    /// By offsets from the base; never in the memory itself, which kernels write.
+    /// By offsets from the base; never in the memory itself, written by kernels.
     region: Mutex<Region>,
 }
 
@@ -37,13 +37,13 @@ impl HostServicesBuilder {
     }
 
     /// Lets kernels allocate up to `bytes` bytes of the heap: `malloc(bytes: u32) -> usm_ptr`, aligned to 16 bytes,
-    /// null where there is no room, and `free(p: usm_ptr) -> u32`, whose statuses are those of
+    /// null where there is no room, and `free(p: usm_ptr) -> u32`, with the statuses of
     /// [`FreeStatus`](crate::calls::FreeStatus).
     ///
     /// All of this is a single allocation of `heap`, made now: memory invisible to running kernels would be of no use
-    /// to them. The host finds the targets of received pointers there. Memory left allocated by a kernel is there for
-    /// the next kernel, and lives until the services, and launches using them, are dropped. Memory from `malloc` is not
-    /// zeroed, and freed memory may be given out again at once, as in C.
+    /// to kernels. The host finds the targets of received pointers there. Memory left allocated by a kernel is there
+    /// for the next kernel, and lives until the services, and launches using them, are dropped. Memory from `malloc` is
+    /// not zeroed, and freed memory may be given out again at once, as in C.
     ///
     /// This holds on every device: the host keeps its books apart and touches none of the bytes. Where functions with a
     /// pointer are refused during launches ([`FileStatus::NoPointers`](crate::calls::FileStatus::NoPointers)), allocated

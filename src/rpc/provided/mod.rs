@@ -1,12 +1,12 @@
-//! Services that come with the runtime: files, texts, arguments, the clock, random seeds, the exit status, and memory
-//! for kernels to allocate. Provided services are registered functions like a program's own; their specialty is that
-//! their constants and structures are appended to programs (`kernel::calls::prelude`), and that string literals stand
-//! for texts (`kernel::calls::texts`).
+//! Services of the runtime: files, texts, arguments, the clock, random seeds, the exit status, and memory for kernels
+//! to allocate. Provided services are registered functions like a program's own; their specialty is that their
+//! constants and structures are appended to programs (`kernel::calls::prelude`), and that string literals stand for
+//! texts (`kernel::calls::texts`).
 //!
 //! - [`heap_accessor`]: the one way from services into the shared heap.
 //! - [`slab`]: handles, invalid after their return.
-//! - [`files`], the [`streams`] beside them, and the operations of [`open_file`] on either; [`names`], what is done by name;
-//!   [`access`] is the program's grants, [`quota`] their amount, and [`folder`] the system's view of folders.
+//! - [`files`], the [`streams`] beside them, and the operations of [`open_file`] on either; [`names`], the operations
+//!   by name; [`access`] is the program's grants, [`quota`] their amount, and [`folder`] the system's view of folders.
 //! - [`texts`], [`memory`], and in [`machine`] what fits a line.
 //!
 //! Every input from a kernel is checked, and answered with a status.
@@ -44,13 +44,13 @@ pub(super) use self::quota::outlive_file_size_limit;
 pub use self::access::{FileAccess, RootMode};
 pub use self::status::{FileStatus, FreeStatus};
 
-/// State shared by these services.
+/// State shared by the provided services.
 #[derive(Default)]
 pub(crate) struct Provided {
     pub(super) heap_accessor: Arc<HeapAccessor>,
     pub(super) texts: Arc<Texts>,
     pub(super) exit: Arc<Exit>,
-    /// Set by the first service that takes or gives texts.
+    /// Set by the first service taking or giving texts.
     pub(super) has_texts: OnceLock<()>,
 }
 

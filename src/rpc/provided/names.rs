@@ -1,11 +1,12 @@
-//! Functions that take names: what is there, what a folder holds, and changes of names.
+//! Functions taking names: facts about files, the contents of a folder, and changes of names.
 //!
-//! A name leads no further than for [`files`](super::files): everything is asked of the granted folder by cap-std. Removing and
-//! renaming need [`RootMode::Manage`], a grant of its own: kernels that may write a folder can otherwise spoil what is in a file,
-//! and take nothing away.
+//! A name leads no further than for [`files`](super::files): everything is asked of the granted folder by cap-std.
+//! Removing and renaming need [`RootMode::Manage`], a grant of its own: kernels allowed to write a folder can otherwise
+//! spoil the contents of a file, and take nothing away.
 //!
-//! A folder's names are given as texts of zero-ended names, in order, from behind a given name on. So a listing keeps no state on
-//! the host, a long one takes several calls, and one during which names come and go still meets every name that stays.
+//! A folder's names are given as texts of zero-ended names, in order, from behind a given name on. So a listing keeps
+//! no state on the host, a long one takes several calls, and a listing beside coming and going names still meets every
+//! staying name.
 
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
@@ -21,7 +22,7 @@ use crate::rpc::HostServicesBuilder;
 /// `FileMetadata` in WGSL: status, kind, bytes, and time.
 type Metadata = [u32; 6];
 
-/// A folder that was granted, and a name below it.
+/// A granted folder, and a name below the folder.
 struct Named<'a> {
     root: &'a Root,
     path: String,
@@ -52,7 +53,7 @@ fn failed_folder(error: std::io::Error) -> FileStatus {
     }
 }
 
-/// Removes a file, or a link. A folder is an error that says so: Windows and macOS only deny the removal.
+/// Removes a file, or a link. A folder is an error saying so: Windows and macOS only deny the removal.
 fn remove_file(dir: &Dir, path: &str) -> std::io::Result<()> {
     dir.remove_file(path).map_err(|error| {
         let denied = error.kind() == std::io::ErrorKind::PermissionDenied;
@@ -120,7 +121,7 @@ impl Files {
             )
     }
 
-    /// The folder that a text leads into, and the rest of the name; `.` for the folder itself.
+    /// The folder of a text's name, and the rest of the name; `.` for the folder itself.
     fn named(&self, name: u32) -> Result<Named<'_>, FileStatus> {
         let name = self.name(name)?;
         let (root, path) = self.root(&name)?;
@@ -170,7 +171,7 @@ impl Files {
         ])
     }
 
-    /// A text of the names in a folder that come behind `behind`, as many as a text has room for.
+    /// A text of the names in a folder behind `behind`, as many as a text has room for.
     fn names(&self, name: u32, behind: u32) -> Result<u32, FileStatus> {
         let named = self.named(name)?;
         let behind = match behind {

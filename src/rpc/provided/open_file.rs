@@ -29,7 +29,7 @@ pub(super) struct Open {
     pub quota: Arc<Quota>,
 }
 
-/// What a handle stands for.
+/// The thing behind a handle.
 pub(super) enum Handle<'a> {
     Stream(&'a Stream),
     File(Arc<Open>),
@@ -39,7 +39,7 @@ pub(super) fn reply(status: FileStatus, bytes: usize) -> Reply {
     [status.code(), bytes as u32]
 }
 
-/// A position that the system can express, some bytes further on.
+/// A position in the system's range, some bytes further on.
 pub(super) fn advanced(at: u64, by: usize) -> Result<u64, FileStatus> {
     let sum = at
         .checked_add(by as u64)

@@ -1,8 +1,8 @@
-//! How much may be written to files: by the program's quota, and by the limit that the system has for the process.
+//! How much may be written to files: by the program's quota, and by the system's limit for the process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes that may still be written.
+/// Bytes left to be written.
 #[derive(Debug)]
 pub(super) struct Quota(AtomicU64);
 
@@ -17,28 +17,28 @@ impl Quota {
         let left = (self.0).fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
             Some(left - left.min(most))
         });
-        // The update never refuses, and returns the earlier value. No more than `wanted`, which is a `usize`.
+        // The update never refuses, and returns the earlier value. No more than `wanted`, a `usize`.
         left.unwrap_or_default().min(most) as usize
     }
 
-    /// Gives back what was not written.
+    /// Gives the unwritten bytes back.
     pub fn give_back(&self, bytes: usize) {
         self.0.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 }
 
-/// Has this thread get an error when a file reaches the system's size limit (`RLIMIT_FSIZE`), instead of ending the
-/// process: the signal waits for the thread, and goes with the thread.
+/// Has the current thread get an error when a file reaches the system's size limit (`RLIMIT_FSIZE`), instead of ending
+/// the process: the signal waits for the thread, and goes with the thread.
 pub(in crate::rpc) fn outlive_file_size_limit() {
     #[cfg(unix)]
     #[allow(unsafe_code)]
-    // SAFETY: the set is this function's own, `sigemptyset` initialises it before anything reads it, and the last argument
-    // may be null.
+    // SAFETY: the set is the function's own, `sigemptyset` initialises the set before any read of the set, and the last
+    // argument may be null.
     unsafe {
         let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
         libc::sigemptyset(set.as_mut_ptr());
         libc::sigaddset(set.as_mut_ptr(), libc::SIGXFSZ);
-        // Can only fail for a first argument that is none.
+        // Can only fail for an invalid first argument.
         libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
     }
 }

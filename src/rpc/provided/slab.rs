@@ -1,7 +1,7 @@
-//! Handles: numbers for things of the host that a kernel may name, and forge.
+//! Handles: numbers for things of the host; a kernel may name, and forge, a handle.
 //!
-//! A handle is a place and its generation, and places take turns: a handle that was closed leads nowhere for 2^19 - 2
-//! more uses of its place.
+//! A handle is a place and its generation, and places take turns: a closed handle leads nowhere for 2^19 - 2 more uses
+//! of its place.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ const INDEX_BITS: u32 = 12;
 /// Handles have 31 bits, so literals can have the other half of the numbers.
 const GENERATIONS: u32 = 1 << (31 - INDEX_BITS);
 
-/// The most things that a slab holds.
+/// The most things of a slab.
 pub(super) const MOST: usize = 1 << INDEX_BITS;
 
 /// Things with handles. A handle is a place and its generation: after a removal the handle leads nowhere, for 2^19 - 2

@@ -10,12 +10,12 @@ macro_rules! statuses {
         }
 
         impl $name {
-            /// The number that kernels see.
+            /// The number seen by kernels.
             pub const fn code(self) -> u32 {
                 match self { $(Self::$variant => $code,)* }
             }
 
-            /// The status of a number; `None` for others, such as the 0 of a value that no call has given.
+            /// The status of a number; `None` for others, such as the 0 of a value not given by any call.
             pub const fn from_code(code: u32) -> Option<Self> {
                 match code { $($code => Some(Self::$variant),)* _ => None }
             }
@@ -31,11 +31,11 @@ statuses! {
     /// The result of a function for files or texts: the `status` of its reply, and in WGSL a constant with the name
     /// given here. 0 is no status, but the value of a call never answered.
     FileStatus {
-        /// It was done, as far as the reply says: fewer bytes than wanted were read where the file ends.
+        /// The work was done, as far as the reply says: fewer bytes than wanted were read where the file ends.
         Ok = 1, "FILE_OK";
         /// The handle was never given out, or its file is closed.
         UnknownHandle = 2, "FILE_UNKNOWN_HANDLE";
-        /// The number of no text, or of a dropped one.
+        /// The number of no text, or of a dropped text.
         UnknownText = 3, "FILE_UNKNOWN_TEXT";
         /// The text is no file name: empty, with a zero inside, or not UTF-8.
         BadName = 4, "FILE_BAD_NAME";
@@ -45,7 +45,7 @@ statuses! {
         Exists = 6, "FILE_EXISTS";
         /// The name leads out of the granted folder: an absolute name, too many steps up, or a link leading out.
         Outside = 7, "FILE_OUTSIDE";
-        /// No folder was granted for that name, or none for writing.
+        /// No folder was granted for the name, or none for writing.
         NotGranted = 8, "FILE_NOT_GRANTED";
         /// The system denies it.
         Denied = 9, "FILE_DENIED";
@@ -55,9 +55,9 @@ statuses! {
         TooMany = 11, "FILE_TOO_MANY";
         /// The mode makes no sense, or the file was not opened for this.
         BadMode = 12, "FILE_BAD_MODE";
-        /// The length is beyond that of a block, a word or a text.
+        /// The length is beyond the length of a block, a word or a text.
         BadLength = 13, "FILE_BAD_LENGTH";
-        /// The pointer is not aligned to four bytes, or the bytes do not lie in one live allocation.
+        /// The pointer is not aligned to four bytes, or the bytes do not lie in a single live allocation.
         BadPointer = 14, "FILE_BAD_POINTER";
         /// The services have no heap, or the host is looking at the heap, or a kernel using the heap runs on a device
         /// with a copy, or with memory of its own: blocks go there.
@@ -66,13 +66,13 @@ statuses! {
         NotSeekable = 16, "FILE_NOT_SEEKABLE";
         /// The position is before the file's beginning or beyond 2^63.
         BadPosition = 17, "FILE_BAD_POSITION";
-        /// There is no room for what was to be written; the reply says how much was.
+        /// There is no room for the bytes to be written; the reply says how many were.
         Full = 18, "FILE_FULL";
         /// The system failed in some other way.
         Failed = 19, "FILE_FAILED";
         /// The folder to be removed, or replaced, has something in it.
         NotEmpty = 20, "FILE_NOT_EMPTY";
-        /// It is no folder, and one was wanted.
+        /// The name is no folder's, and a folder was wanted.
         NotAFolder = 21, "FILE_NOT_A_FOLDER";
         /// The names are on different file systems: no file is copied for a change of its name.
         OtherSystem = 22, "FILE_OTHER_SYSTEM";
@@ -92,7 +92,7 @@ statuses! {
 }
 
 impl FileStatus {
-    /// What an error of the system comes to.
+    /// The status of an error of the system.
     pub(super) fn of(error: &std::io::Error) -> Self {
         use std::io::ErrorKind;
         match error.kind() {

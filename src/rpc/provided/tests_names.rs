@@ -1,4 +1,4 @@
-//! Names of files and folders, variables of the environment, and waits, as kernels ask for them, from the host.
+//! Names of files and folders, variables of the environment, and waits, as asked for by kernels, from the host.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -47,7 +47,7 @@ impl Bench {
         }
     }
 
-    /// All names in a folder, and how many calls it took.
+    /// All names in a folder, and the number of calls.
     fn names(&mut self, folder: &str) -> (Vec<String>, usize) {
         let mut names: Vec<String> = Vec::new();
         for calls in 1.. {
@@ -92,7 +92,7 @@ fn names_come_in_order_over_several_calls() {
     let mut b = Bench::new(RootMode::ReadOnly);
     let mut expected = BTreeSet::new();
     for i in 0..300u32 {
-        // Of very different lengths: 4,096 bytes hold some thirty of them.
+        // Of very different lengths: 4,096 bytes hold some thirty such names.
         let name = format!(
             "{:x}-{}",
             i.wrapping_mul(0x9E37_79B9),
@@ -130,7 +130,7 @@ fn a_folder_with_a_name_is_listed_by_its_name() {
     let mut b = Bench::with(one, access);
     assert_eq!(b.names("out/").0, ["inside"]);
     assert!(b.names(".").0.is_empty());
-    // From a folder that may be changed to one that may not, and back.
+    // From a changeable folder to an unchangeable one, and back.
     assert_eq!(
         b.named("file_rename", &["out/inside", "here"]),
         FileStatus::NotGranted
@@ -224,7 +224,7 @@ fn changes_of_names_do_not_lead_out() {
 
 #[test]
 fn variables_are_read_that_were_granted() {
-    // Every process of tests has it, by cargo.
+    // Every process of tests has the variable, by cargo.
     let known = std::env::var("CARGO_MANIFEST_DIR").unwrap();
     let services = HostServices::builder()
         .environment(["CARGO_MANIFEST_DIR", "TOMBOLO_IS_NOT_SET"])
@@ -253,6 +253,6 @@ fn waits_are_as_long_as_granted() {
     let begun = Instant::now();
     assert_eq!(client.call("sleep", &[20], MINUTE).unwrap(), [20]);
     assert_eq!(client.call("sleep", &[u32::MAX], MINUTE).unwrap(), [30]);
-    // A wait is never shorter than what it says; how much longer is the machine's affair.
+    // A wait is never shorter than asked for; how much longer is the machine's affair.
     assert!(begun.elapsed() >= Duration::from_millis(50));
 }

@@ -1,4 +1,4 @@
-//! Files that have no more room: by the quota of the program, and by the limit of the process.
+//! Files without more room: by the quota of the program, and by the limit of the process.
 
 use std::fs;
 
@@ -25,7 +25,7 @@ fn kernels_write_no_more_than_their_quota() {
         b.moves("file_write", one, None, place, 600),
         (FileStatus::Ok, 600)
     );
-    // What is left, and then nothing.
+    // The rest, and then nothing.
     assert_eq!(
         b.moves("file_write", two, None, place, 600),
         (FileStatus::Full, 400)
@@ -56,7 +56,7 @@ fn what_is_not_written_is_left_of_a_quota() {
     assert_eq!((quota.take(0), quota.take(9), quota.take(9)), (0, 4, 0));
 }
 
-/// A hard link is no way out but one more name of the file.
+/// A hard link is no way out but another name of the file.
 #[cfg(unix)]
 #[test]
 fn hard_links_are_names_like_others() {
@@ -72,7 +72,7 @@ fn hard_links_are_names_like_others() {
     assert_eq!(b.call("file_size", &[file])[2..], [9, 0]);
 }
 
-/// In a process of its own, whose files may not grow beyond 1,000 bytes.
+/// In a process of its own, with files not growing beyond 1,000 bytes.
 #[cfg(unix)]
 #[test]
 fn files_are_full_at_the_limit_of_the_process() {
@@ -96,7 +96,7 @@ fn files_are_full_at_the_limit_of_the_process() {
         rlim_max: 1000,
     };
     #[allow(unsafe_code)]
-    // SAFETY: the structure lives across the call, which only reads it.
+    // SAFETY: the structure lives across the call, and the call only reads the structure.
     let set = unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) };
     assert_eq!(set, 0);
     let file = b.open("a", WRITE | CREATE).unwrap();

@@ -1,4 +1,4 @@
-//! Texts by number: the literals of programs, the program's arguments, and what kernels have put together.
+//! Texts by number: the literals of programs, the program's arguments, and texts put together by kernels.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use crate::kernel::calls::texts::{LITERAL, intern, literal};
 use crate::memory::Ptr;
 use crate::rpc::{HostServices, HostServicesBuilder};
 
-/// The most texts that kernels of some services have put together at once.
+/// The most texts put together at once by kernels of some services.
 const TEXTS: usize = 1024;
 /// The most bytes of such a text: as long as file names get.
 pub(super) const LENGTH: usize = 4096;
@@ -47,9 +47,9 @@ impl HostServicesBuilder {
     /// Lets kernels look into texts and put some together. Comes with [`HostServicesBuilder::files`] and
     /// [`HostServicesBuilder::arguments`].
     ///
-    /// WGSL has no strings. In programs made by [`ProgramBuilder::services`](crate::kernel::ProgramBuilder::services) a literal
-    /// such as `"a.txt"` is a `u32` for the text, which stays on the host; so are arguments and texts made by a kernel.
-    /// 0 stands for no text.
+    /// WGSL has no strings. In programs made by [`ProgramBuilder::services`](crate::kernel::ProgramBuilder::services) a
+    /// literal such as `"a.txt"` is a `u32` for the text, and the text stays on the host; so are arguments and texts
+    /// made by a kernel. 0 stands for no text.
     ///
     /// | in WGSL | |
     /// | --- | --- |
@@ -62,7 +62,7 @@ impl HostServicesBuilder {
     /// | `text_block(text: u32, start: u32) -> FileBlock` | up to 256 bytes of it |
     /// | `text_read(text: u32, to: usm_ptr, bytes: u32) -> FileReply` | up to so many bytes of it, into the heap |
     ///
-    /// Functions with a pointer work as those of [`HostServicesBuilder::files`].
+    /// Functions with a pointer work as the functions of [`HostServicesBuilder::files`].
     pub fn texts(self) -> Self {
         if self.provided.has_texts.set(()).is_err() {
             return self;
@@ -130,7 +130,8 @@ impl HostServicesBuilder {
     }
 
     /// Gives kernels the arguments of the program: `arg_count() -> u32` and `arg(index: u32) -> u32`, a text
-    /// ([`HostServicesBuilder::texts`]), 0 behind the last one. Usually `std::env::args()`, whose first is the program's name.
+    /// ([`HostServicesBuilder::texts`]), 0 behind the last one. Usually `std::env::args()`, with the program's name
+    /// first.
     pub fn arguments<A: AsRef<str>>(self, arguments: impl IntoIterator<Item = A>) -> Self {
         let texts = Arc::clone(&self.provided.texts);
         let ids = arguments.into_iter().map(|text| intern(text.as_ref()));
@@ -148,8 +149,8 @@ impl HostServicesBuilder {
 }
 
 impl HostServices {
-    /// The number by which kernels know a text, to be handed to them as a value. Texts are kept for the life of
-    /// the process.
+    /// The number of a text for kernels, to be handed to a kernel as a value. Texts are kept for the life of the
+    /// process.
     pub fn text(text: &str) -> u32 {
         intern(text)
     }

@@ -1,4 +1,4 @@
-//! Serving: what a thread does that takes calls out of the ports of all devices, and how it goes to sleep.
+//! Serving: the work of a thread taking calls out of the ports of all devices, and the thread's way to sleep.
 
 use std::sync::atomic::Ordering;
 
@@ -15,26 +15,26 @@ thread_local! {
     static IS_SERVER: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
-/// Whether this thread serves calls, of any services.
+/// Whether the current thread serves calls, of any services.
 pub(crate) fn is_server_thread() -> bool {
     IS_SERVER.get()
 }
 
-/// Notes that this thread serves calls.
+/// Notes that the current thread serves calls.
 pub(crate) fn begin_serving() {
     IS_SERVER.set(true);
 }
 
-/// Notes that this thread serves no more.
+/// Notes that the current thread serves no more.
 pub(in crate::rpc) fn end_serving() {
     IS_SERVER.set(false);
 }
 
-/// What a server thread has seen of the ports.
+/// A server thread's view of the ports.
 struct Pass {
     /// Calls served.
     served: usize,
-    /// Kernels' threads could have done all of it.
+    /// Kernels' threads could have done all the work.
     is_spare: bool,
 }
 
@@ -42,14 +42,14 @@ struct Pass {
 const GLANCES: usize = 8;
 
 impl Shared {
-    /// Notes that this thread serves these functions.
+    /// Notes that the current thread serves the services' functions.
     pub(in crate::rpc) fn serve_on_this_thread(&self) {
         begin_serving();
         serve(&self.crew);
     }
 
-    /// Serves what launches have left behind, on this thread, where no thread of the services' own does. Functions run with
-    /// nothing locked; a function that awaits a launch itself does not get here again.
+    /// Serves calls left behind by launches, on the current thread, where no thread of the services' own does.
+    /// Functions run with nothing locked; a function awaiting a launch itself does not get here again.
     pub(crate) fn serve_here(&self) {
         if !self.served_here || IS_SERVER.get() {
             return;
@@ -80,8 +80,8 @@ impl Shared {
             let pass =
                 (shared.try_take_first()).map(|mut role| self.pass(thread, &mut role, stopped));
             if stopped {
-                // One last sweep, since a client that goes on posting must not keep the thread. The sweep may drop the
-                // last handle of a device; by then no call is served.
+                // One last sweep, since an ever-posting client must not keep the thread. The sweep may drop the last
+                // handle of a device; by then no call is served.
                 serve_device(None);
                 return;
             }
@@ -90,7 +90,7 @@ impl Shared {
                 is_spare: true,
             });
             if pass.is_spare && shared.was_visited() && !self.idle.longest_sleep.is_zero() {
-                // Kernels' threads serve, on processors that are theirs.
+                // Kernels' threads serve, on processors of their own.
                 quiet = self.idle.looks.saturating_add(1);
                 naps = naps.max(1);
             } else if pass.served > 0 {
@@ -145,7 +145,7 @@ impl Shared {
                 .map(|(mailbox, sweeper)| mailbox.glance(sweeper, &dispatcher))
                 .sum::<usize>();
         }
-        // Ports that are left of clients wait until the next are made.
+        // Ports left by clients wait until the next are made.
         let mut alive = mailboxes.iter().filter(|(mailbox, _)| mailbox.is_alive());
         let only = alive.next().filter(|(only, _)| only.has_kernel_threads());
         let is_alone = only.is_some() && alive.next().is_none();

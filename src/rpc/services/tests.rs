@@ -36,7 +36,7 @@ fn functions_are_served() {
     assert_eq!(loopback.call("note", &[7], MINUTE), Ok(vec![]));
 }
 
-/// What a function panics with may panic when it is dropped; the one thread that serves lives on.
+/// The payload of a function's panic may itself panic when dropped; the one serving thread lives on.
 #[test]
 fn panics_may_panic_when_they_are_dropped() {
     struct Bomb;
@@ -89,7 +89,7 @@ fn groups_are_served_and_hostile_ones_refused() {
     );
     assert_eq!(call("ring", &[4]), Ok(vec![done; 4]));
     assert_eq!(call("sum", &[0]), Ok(vec![]));
-    // Counts that do not fit the length, and many times nothing.
+    // Counts not fitting the length, and many times nothing.
     let hostile: [(&str, &[u32]); 8] = [
         ("sum", &[]),
         ("sum", &[2, 1, 2, 3]),
@@ -187,7 +187,7 @@ fn stopped_services_answer_nobody_and_hold_nobody() {
         loopback.call("sum", &[1, 2], MINUTE),
         Err(CallStatus::Stopped)
     );
-    // Also ports that were made afterwards.
+    // Also ports made afterwards.
     assert_eq!(
         services.loopback().unwrap().call("sum", &[1, 2], MINUTE),
         Err(CallStatus::Stopped)
@@ -262,7 +262,7 @@ fn sizes_are_what_was_asked_for() {
 
 #[test]
 fn idle_servers_wake_for_calls() {
-    // They go to sleep at once, and for an hour.
+    // The server threads go to sleep at once, and for an hour.
     let hour = Duration::from_secs(3600);
     let idle = IdlePolicy::new().looks(0).sleeps(hour, hour);
     let services = arithmetic().idle(idle).start().unwrap();
@@ -275,7 +275,7 @@ fn idle_servers_wake_for_calls() {
     }
 }
 
-/// A call that was begun in one mailbox could not be collected in the other.
+/// A call begun in one mailbox could not be collected in the other.
 #[test]
 fn an_owner_has_one_mailbox_however_many_are_made() {
     let services = arithmetic().start().unwrap();
@@ -290,7 +290,7 @@ fn an_owner_has_one_mailbox_however_many_are_made() {
     assert!(Arc::ptr_eq(&other, &mailbox(1)));
 }
 
-/// As on a page, which has no threads.
+/// As on a page, without threads.
 #[test]
 fn calls_of_launches_are_served_by_whoever_awaits_them() {
     use crate::device::hooks;
@@ -353,8 +353,8 @@ fn calls_of_launches_are_served_by_whoever_awaits_them() {
     }
 }
 
-/// What is left at the ports of a device that was dropped: its driver may be entered when the last hold of it goes, which a
-/// thread must not do that kernels of other devices wait for.
+/// Remains at the ports of a dropped device: the device's driver may be entered when the last hold of the device goes,
+/// and a thread awaited by kernels of other devices must not enter the driver.
 #[test]
 fn threads_that_serve_let_go_of_ports_elsewhere() {
     struct Left(std::sync::mpsc::Sender<Option<String>>);
@@ -382,7 +382,7 @@ fn threads_that_serve_let_go_of_ports_elsewhere() {
     gone.exchange(crate::kernel::calls::opcode("left"), &[], 0, MINUTE)
         .unwrap();
     drop(gone);
-    // Whoever comes next has the ports forgotten.
+    // The next client has the ports forgotten.
     let _next = services.loopback().unwrap();
     let thread = told.recv_timeout(MINUTE).unwrap();
     assert!(

@@ -1,4 +1,4 @@
-//! Services, and servers of the host, that are stopped by functions of their own and of each other.
+//! Services, and servers of the host, stopped by functions of their own and of each other.
 
 use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::server::HostServer;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Runs `work` on a thread of its own, which has to end.
+/// Runs `work` on a thread of its own; the thread has to end.
 fn within_a_minute(work: impl FnOnce() + Send + 'static) {
     let (done, is_done) = mpsc::channel();
     let thread = std::thread::spawn(move || {
@@ -21,7 +21,7 @@ fn within_a_minute(work: impl FnOnce() + Send + 'static) {
     thread.join().unwrap();
 }
 
-/// The call that stops is answered, and later ones are told.
+/// The stopping call is answered, and later ones are told.
 #[test]
 fn functions_may_stop_their_own_services() {
     for threads in [1, 4] {
@@ -40,7 +40,7 @@ fn functions_may_stop_their_own_services() {
             let services = services.start().unwrap();
             let mut loopback = services.loopback().unwrap();
             own.set(services).unwrap();
-            // What stops may be taken for stopped.
+            // Stopping services may be taken for stopped.
             let first = loopback.call("stop", &[1], MINUTE);
             assert!(
                 first == Ok(vec![2]) || first == Err(CallStatus::Stopped),
@@ -53,7 +53,7 @@ fn functions_may_stop_their_own_services() {
     }
 }
 
-/// The server's last sweep is still to come while the function that stops runs.
+/// The server's last sweep is still to come while the stopping function runs.
 #[test]
 fn calls_made_after_the_stop_are_never_served() {
     for threads in [1, 4] {
@@ -126,7 +126,7 @@ fn functions_may_stop_each_others_services() {
     });
 }
 
-/// The last handle goes in a function that the services serve.
+/// The last handle goes in a function served by the services.
 #[test]
 fn functions_may_drop_their_own_services() {
     for threads in [1, 4] {

@@ -62,7 +62,7 @@ fn packets_of_streams_that_are_not_open_are_malformed() {
     }
     assert_eq!(serve(2, 8, Open, &[1]), (CallStatus::Malformed, vec![]));
     assert_eq!(serve(0, 8, Open, &[1]), (CallStatus::Done, vec![]));
-    // Neither another port nor another function has it.
+    // Neither another port nor another function has the stream.
     for (port, base) in [(1, 8), (0, 12)] {
         assert_eq!(
             serve(port, base, Put, &[7]),
@@ -88,7 +88,7 @@ fn packets_of_streams_that_are_not_open_are_malformed() {
 }
 
 proptest! {
-    /// Any packets in any order, against a model of what each port has open.
+    /// Any packets in any order, against a model of the open streams of each port.
     #[test]
     fn sessions_are_what_a_model_of_them_is(
         steps in prop::collection::vec((0usize..3, 0u32..2, 0u32..5, prop::collection::vec(0u32..12, 0..5)), 0..200)

@@ -14,9 +14,9 @@ use crate::rpc::port::protocol::{CallStatus, Side};
 pub(super) enum CallerAt {
     /// `PortClient::refusal`.
     Refusal,
-    /// `Core::wake`, where that comes too early.
+    /// `Core::wake`, where the wake comes too early.
     EarlyWake,
-    /// `Frame::ring`, where that comes too early.
+    /// `Frame::ring`, where the ring comes too early.
     EarlyRing,
     /// `Client::try_post`.
     Post,
@@ -32,7 +32,7 @@ pub(super) enum CallerAt {
     Wait { lost: bool },
 }
 
-/// What was told of a call.
+/// The told outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Reported {
     Nothing,
@@ -42,11 +42,11 @@ pub(super) enum Reported {
     /// The server was stopped, or has ended.
     Stopped,
     Lost,
-    /// It could not be posted.
+    /// The call could not be posted.
     Refused,
     /// Nobody asks.
     Dropped,
-    /// It was taken back, and never begun.
+    /// The call was taken back, and never begun.
     Withdrawn,
 }
 
@@ -54,7 +54,7 @@ pub(super) enum Reported {
 pub(super) struct Caller {
     pub at: CallerAt,
     pub call: u32,
-    /// Port and request of the call that was posted.
+    /// Port and request of the posted call.
     pub posted: (usize, u32),
     /// The reads of the running code.
     pub known: Vec<u32>,

@@ -24,11 +24,11 @@ use crate::persistent::core::Stage;
 use crate::rpc::port::model::{MAILBOX, Machine, Memory, NOTE, PAYLOAD};
 use crate::rpc::port::protocol::Side;
 
-/// What is on the device.
+/// The lease on the device, if any.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum OnDevice {
     Nothing,
-    /// Its work-groups in the order in which they begin.
+    /// The work-groups in the order of their beginnings.
     Running([Lease; 2]),
     Left,
     /// The lease died; whether the launch reports a cause.
@@ -96,7 +96,7 @@ impl State {
         !setup.watched || self.asked || self.is_telling(setup)
     }
 
-    /// Whether the work-group before that one has left.
+    /// Whether the previous work-group has left.
     pub fn has_left_before(&self, group: usize) -> bool {
         match self.device {
             OnDevice::Running(groups) if group > 0 => groups[group - 1].next == Next::Leave,
@@ -166,7 +166,7 @@ impl State {
             for (lease, mut state) in group.steps(setup, self)? {
                 let mut groups = groups;
                 groups[index] = lease;
-                // The launch has ended when all of them have.
+                // The launch has ended when all work-groups have.
                 state.device = match groups.iter().all(|group| group.next == Next::Leave) {
                     true => OnDevice::Left,
                     false => OnDevice::Running(groups),
@@ -193,8 +193,8 @@ impl State {
         Ok(())
     }
 
-    /// Delivers words that make no difference yet: before a launch, which brings all earlier writes; and words nobody
-    /// reads before their mailbox, where a fence holds the mailbox back.
+    /// Delivers words that make no difference yet: before a launch, bringing all earlier writes; and words nobody reads
+    /// before their mailbox, where a fence holds the mailbox back.
     fn deliver_silently(&mut self, setup: &Setup) {
         let memory = &mut self.shared.memory;
         if !matches!(self.device, OnDevice::Running(_)) {
@@ -382,10 +382,10 @@ impl Machine for State {
                     && matches!(self.device, OnDevice::Running(groups)
                     if groups.iter().all(|group| match group.next {
                         Next::Arrive => true,
-                        // There is no second one.
+                        // There is no second work-group.
                         Next::Leave => setup.groups == 1,
                         Next::Wait => group.seen == bell,
-                        // It looks at ports without calls for ever.
+                        // The work-group looks at ports without calls for ever.
                         Next::Ask => true,
                         _ => false,
                     }))

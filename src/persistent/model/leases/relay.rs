@@ -10,7 +10,7 @@ use crate::persistent::settle::{give_up, is_awaited};
 use crate::rpc::port::model::MAILBOX;
 use crate::rpc::port::protocol::{CallStatus, Side};
 
-/// What the relay looks for calls for.
+/// The purpose of the relay's look for calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Purpose {
     /// `Relay::run`: whether to sleep.
@@ -115,7 +115,7 @@ impl State {
                 if let OnDevice::Running(groups) = self.device {
                     return Err(format!("a second lease beside {groups:?}"));
                 }
-                // A launch sees what the host wrote before.
+                // A launch sees the host's earlier writes.
                 state.shared.memory.deliver_all(Side::Client);
                 let groups = [0, 1].map(|group| Lease::new(setup, granted, group));
                 state.device = OnDevice::Running(groups);
@@ -173,7 +173,7 @@ impl State {
             state.stage = Stage::Failed as u32;
             (state.rung, state.unknown) = (true, true);
         };
-        // An event comes when all has arrived that the launch wrote.
+        // An event comes when all writes of the launch have arrived.
         let has_arrived = self.shared.memory.flying[Side::Server as usize].is_empty();
         match self.device {
             OnDevice::Running(_) | OnDevice::Nothing => {}

@@ -40,7 +40,7 @@ pub(in super::super) enum Flaw {
     OldGrant,
     /// The relay takes a dead lease for a well-ended one.
     DeadEndedWell,
-    /// The relay launches the next lease right after asking the last one to leave.
+    /// The relay launches the next lease right after asking the previous lease to leave.
     TwoLeases,
     /// The relay takes a dead lease for a lease without taken calls.
     TakenForgotten,
@@ -58,7 +58,7 @@ pub(in super::super) enum Flaw {
     OthersForgotten,
     /// A work-group notes a call as taken without a look at the note.
     TakesByStore,
-    /// A work-group takes every call that is not the one that was taken last.
+    /// A work-group takes every call but the call taken last.
     TakesWhatDiffers,
     /// A server is started again while its stuck lease is still there.
     RestartBesideLease,
@@ -69,7 +69,7 @@ pub(in super::super) struct Setup {
     pub ports: usize,
     /// Work-groups: one, or two with as many ports each.
     pub groups: usize,
-    /// The device runs all of them beside each other; else each begins when the one before has left.
+    /// The device runs all work-groups beside each other; else each begins when the previous one has left.
     pub beside: bool,
     pub callers: usize,
     pub calls: u32,
@@ -91,7 +91,7 @@ pub(in super::super) struct Setup {
     pub idles: bool,
     /// How often others ask for the queue, at once if they like.
     pub asks: usize,
-    /// How many leases die whose launch says what of: an assertion.
+    /// How many leases die of a cause named by their launch: an assertion.
     pub faults: u8,
     /// How many leases die without a word.
     pub kills: u8,
@@ -99,7 +99,7 @@ pub(in super::super) struct Setup {
     pub stucks: u8,
     /// The server may be stopped.
     pub stops: bool,
-    /// How often a server is started again that has ended.
+    /// How often an ended server is started again.
     pub restarts: u8,
     /// Whether the time of leaving is checked, beside the callers' outcomes.
     pub watched: bool,
@@ -120,8 +120,8 @@ impl Setup {
         }
     }
 
-    /// The most steps of a lease told to leave: two looks at all ports with a call of five steps at each, and what
-    /// stands between. Without a bell there is one look more: that before which the yield word was read a moment too soon.
+    /// The most steps of a lease told to leave: two looks at all ports with a call of five steps at each, and the steps
+    /// between. Without a bell there is one look more: the look behind a yield word read a moment too soon.
     pub fn leaves_within(&self) -> usize {
         let looks = if self.polls { 3 } else { 2 };
         looks * 5 * self.ports + looks + 1

@@ -1,4 +1,4 @@
-//! Every setup, and every flaw in a setup that shows the flaw.
+//! Every setup, and every flaw in a setup showing the flaw.
 
 use super::{Flaw, Setup, State};
 use crate::rpc::port::model::explore;
@@ -85,7 +85,7 @@ const GROUPS: Setup = Setup {
     ..TWO_PORTS
 };
 
-/// The second one begins when the first one has left.
+/// The second work-group begins when the first has left.
 const IN_TURN: Setup = Setup {
     beside: false,
     ..GROUPS
@@ -96,7 +96,7 @@ const BUS: Setup = Setup { bus: true, ..STAYS };
 /// Without a bell.
 const POLLED: Setup = Setup { polls: true, ..BUS };
 
-/// With the least number of states that each has.
+/// With the least number of states of each.
 fn setups() -> Vec<(Setup, usize)> {
     vec![
         (PLAIN, 4_000),

@@ -1,9 +1,9 @@
 //! Clients and servers over one and two ports, stopping servers, and leaving clients.
 //!
 //! In every reachable state: no two clients and no two servers are at the same port (exclusion); a server serves only
-//! posted calls, once (no call duplicated), and a client reads only its own result (none mixed up). From every state in
-//! which the servers run, the end can be reached in which every call was made (progress, none lost), and at the end all
-//! locks are free and all mailboxes agree (return to quiescent).
+//! posted calls, once (no call duplicated), and a client reads only its own result (none mixed up). From every state
+//! with running servers, an end with every call made can be reached (progress, none lost), and at the end all locks are
+//! free and all mailboxes agree (return to quiescent).
 //!
 //! A server may keep answers back while serving other ports, and tell all the clients then; the lock (or, where a
 //! single thread serves all, the memory of answered requests) prevents a second serving.
@@ -31,11 +31,11 @@ enum Flaw {
     NoServerRecheck,
     /// Clients take no locks.
     NoClientLock,
-    /// Clients give the lock back before they have read the result.
+    /// Clients give the lock back before reading the result.
     EarlyRelease,
-    /// Servers give the lock back before they tell the client of an answer.
+    /// Servers give the lock back before telling the client of an answer.
     EarlyServerRelease,
-    /// Servers forget an answer of which they have not told the client.
+    /// Servers forget an answer untold to the client.
     ForgottenAnswer,
     /// Nobody looks at seals.
     NoSeal,
@@ -53,12 +53,12 @@ enum Flaw {
     BitsWithEarlyLook,
 }
 
-/// How the client looks at a port before it posts.
+/// The client's look at a port before a post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
     /// At both mailboxes, with the lock in hand: threads of the host.
     Locked,
-    /// At the inbox before, at the outbox with the lock in hand: kernels, which load a polled word at one place.
+    /// At the inbox before, at the outbox with the lock in hand: kernels load a polled word at one place.
     InboxFirst,
 }
 
@@ -71,13 +71,13 @@ struct Setup {
     look: Look,
     /// Clients may stop waiting, and leave their call alone.
     leaves: bool,
-    /// Clients may take calls back that are not begun.
+    /// Clients may take unbegun calls back.
     withdraws: bool,
     /// Servers may stop for good between two calls.
     stops: bool,
-    /// Servers may serve other calls before they tell the client of an answer, and begin others before they serve one.
+    /// Servers may serve other calls before telling the client of an answer, and begin others before serving one.
     batches: bool,
-    /// The side that writes across a bus, and seals its writes.
+    /// The side writing across a bus, and sealing its writes.
     bus: Option<Side>,
     flaw: Flaw,
 }
@@ -129,7 +129,7 @@ enum ClientAt {
 enum ServerAt {
     Search,
     Locked(usize, Option<u32>),
-    /// Has noted that the call is begun.
+    /// Has noted the beginning of the call.
     Beginning(usize, u32),
     Working(usize, u32),
     Answering(usize, u32, u32),
@@ -144,7 +144,7 @@ struct State {
     servers: Vec<ServerAt>,
     /// For each server, the ports whose answers lie there, and whose mailboxes do not say so yet.
     kept: Vec<Vec<(usize, u32)>>,
-    /// For each server, the ports with its note that their calls are begun, at which it has not looked yet.
+    /// For each server, the ports with its notes of begun calls, not yet looked at.
     begun: Vec<Vec<(usize, u32)>>,
     /// How often each call was served.
     served: Vec<u8>,
@@ -285,7 +285,7 @@ impl State {
         Ok(())
     }
 
-    /// The state after client `index` has taken the lock of a port, if it is free.
+    /// The state after client `index` has taken the lock of a port, if free.
     fn locked(
         &self,
         setup: &Setup,

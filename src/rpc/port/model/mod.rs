@@ -1,13 +1,13 @@
-//! The protocol, explored exhaustively: every interleaving, with writes that reach the other side late.
+//! The protocol, explored exhaustively: every interleaving, with late writes to the other side.
 //!
-//! Each side has a separate memory, in which its threads see each other at once (locks, outboxes, tickets). Writes for
-//! the other side are delivered later: in the order of the fences, and in any order between two fences. Across a bus
-//! the writes of a side arrive in any order, whatever its fences, and are sealed. The model is weaker than any machine
-//! to run this protocol. The decisions are `next`'s, the same function that host and kernels follow.
+//! Each side has a separate memory; its threads see each other there at once (locks, outboxes, tickets). Writes for the
+//! other side are delivered later: in the order of the fences, and in any order between two fences. Across a bus the
+//! writes of a side arrive in any order, whatever its fences, and are sealed. The model is weaker than any machine to
+//! run this protocol. The decisions are `next`'s, the function followed by host and kernels.
 //!
 //! - [`calls`]: clients and servers over one and two ports, stopping servers, leaving clients, and withdrawn calls.
 //! - [`tickets`]: calls begun, and collected or left by the holder of the ticket.
-//! - [`packed`]: invocations of a subgroup that share packets.
+//! - [`packed`]: invocations of a subgroup, sharing packets.
 //! - `persistent::model` explores servers on devices by the same means.
 //!
 //! Every step left out (a fence, a look, the order of two stores) must be noticed: each has its mutants.
@@ -21,7 +21,7 @@ use std::fmt::Debug;
 use std::hash::Hash;
 use std::rc::Rc;
 
-// These hashes take a fraction of the time of the standard ones here, in code without optimization.
+// The hashes here take a fraction of the time of the standard ones, in code without optimization.
 use hashbrown::HashMap;
 
 use super::protocol::Side;
@@ -44,7 +44,7 @@ const WORDS: usize = 5;
 /// A write on its way to the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Write {
-    /// Fences before it.
+    /// Fences before the write.
     epoch: u8,
     pub port: usize,
     pub word: usize,
@@ -63,7 +63,7 @@ pub(crate) struct Port {
 }
 
 impl Port {
-    /// Whether it is as at the start, counts apart.
+    /// Whether all is as at the start, counts apart.
     fn is_quiet(&self) -> bool {
         !self.client_lock
             && !self.server_lock
@@ -80,7 +80,7 @@ pub(crate) struct Memory {
     /// On their way from clients, and from servers.
     pub flying: [Vec<Write>; 2],
     epochs: [u8; 2],
-    /// The side that writes across a bus, where fences order nothing.
+    /// The side writing across a bus, where fences order nothing.
     bus: Option<Side>,
 }
 
@@ -123,7 +123,7 @@ impl Memory {
         };
     }
 
-    /// Which writes of a side may arrive next. Writes to one place arrive in order.
+    /// The writes of a side that may arrive next. Writes to the same place arrive in order.
     pub fn arriving(&self, side: Side) -> impl Iterator<Item = usize> {
         let flying = &self.flying[side as usize];
         (0..flying.len()).filter(|&at| {
@@ -133,7 +133,7 @@ impl Memory {
         })
     }
 
-    /// A write of a side that may arrive does.
+    /// A write of a side arrives, if allowed to.
     pub fn deliver(&mut self, side: Side, at: usize) {
         let flying = &mut self.flying[side as usize];
         let write = flying.remove(at);
@@ -150,7 +150,7 @@ impl Memory {
         *own -= oldest;
     }
 
-    /// The memory after each delivery that may come next.
+    /// The memory after each possible next delivery.
     pub fn deliveries(&self) -> Vec<Memory> {
         let mut found = Vec::new();
         for side in [Side::Client, Side::Server] {
@@ -169,7 +169,7 @@ impl Memory {
         !flying.any(|write| (write.port, write.word) == (port, NOTE))
     }
 
-    /// Everything that a side has written arrives.
+    /// All writes of a side arrive.
     pub fn deliver_all(&mut self, side: Side) {
         for write in std::mem::take(&mut self.flying[side as usize]) {
             let port = &mut self.ports[write.port];
@@ -182,7 +182,7 @@ impl Memory {
         self.epochs[side as usize] = 0;
     }
 
-    /// Forgets in which order writes were made whose order does not matter.
+    /// Forgets the order of writes where the order does not matter.
     pub fn sort(&mut self) {
         for flying in &mut self.flying {
             flying.sort_by_key(|write| (write.epoch, write.port, write.word));
@@ -195,7 +195,7 @@ impl Memory {
     }
 }
 
-/// What can be explored.
+/// An explorable machine.
 pub(crate) trait Machine: Clone + Debug + Eq + Hash {
     type Setup;
 
@@ -213,7 +213,7 @@ pub(crate) trait Machine: Clone + Debug + Eq + Hash {
     }
 }
 
-/// Explores everything; the number of states, or what is wrong.
+/// Explores everything; the number of states, or the fault.
 pub(crate) fn explore<M: Machine>(setup: &M::Setup) -> Result<usize, String> {
     let start = Rc::new(M::start(setup));
     let mut known: HashMap<Rc<M>, usize> = HashMap::from_iter([(Rc::clone(&start), 0)]);
@@ -241,8 +241,8 @@ pub(crate) fn explore<M: Machine>(setup: &M::Setup) -> Result<usize, String> {
             predecessors[entry].push(index);
         }
     }
-    // Backwards from the end: a state without a way to the end is stuck. Once all servers have stopped, clients, who
-    // may leave, only have to come to their end; calls may be lost then, but never served twice.
+    // Backwards from the end: a state without a way to the end is stuck. Once all servers have stopped, clients, free
+    // to leave, only have to come to their end; calls may be lost then, but never served twice.
     if over.is_empty() {
         return Err("the end is never reached".to_owned());
     }
@@ -259,7 +259,7 @@ pub(crate) fn explore<M: Machine>(setup: &M::Setup) -> Result<usize, String> {
     let stuck: BTreeSet<usize> = (0..known.len())
         .filter(|&i| live[i] && !reaches[i])
         .collect();
-    // The last difference found, which is the end rather than the cause.
+    // The last difference found: the end rather than the cause.
     match stuck.last() {
         Some(last) => {
             let state = known.iter().find(|(_, index)| *index == last);

@@ -1,22 +1,22 @@
-//! Invocations of a subgroup that share packets (`shaders/rpc_packed_of.wgsl`).
+//! Invocations of a subgroup, sharing packets (`shaders/rpc_packed_of.wgsl`).
 //!
-//! Any invocations of a subgroup that look for a port may be together in a turn; what they do then they do as one. From
-//! there each goes on by itself, as late as it likes. What they write crosses a bus and arrives in any order; one thread
-//! serves, and its answers arrive with its mailbox.
+//! Any invocations of a subgroup looking for a port may be together in a turn, and act as one then. From there each
+//! goes on by itself, as late as it likes. Their writes cross a bus and arrive in any order; one thread serves, and its
+//! answers arrive with its mailbox.
 //!
 //! In every reachable state a call is served once, with its own argument, and an invocation reads its own result. From
-//! every state the end can be reached, in which every call was made and all locks are free.
+//! every state the end can be reached, with every call made and all locks free.
 
 use super::super::protocol::{Side, next};
 use super::{ANSWER, Machine, explore};
 
-/// Invocations of a subgroup, and calls that fit in a packet.
+/// Invocations of a subgroup, and the calls of a full packet.
 const LANES: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     None,
-    /// The first invocation gives the port back once it has read, whoever else has not.
+    /// The first invocation gives the port back after its own read, regardless of the others' reads.
     FirstReleases,
     /// Each invocation gives the port back.
     EachReleases,
@@ -24,7 +24,7 @@ enum Flaw {
     NoSeal,
     /// The seal is of the first invocation's words alone.
     SealOfOne,
-    /// The kernels do not note what was posted.
+    /// The kernels do not note the posted request.
     NoNote,
     /// The mailbox of the server is not looked at again with the lock in hand.
     NoRecheck,
@@ -35,7 +35,7 @@ struct Setup {
     ports: usize,
     subgroups: usize,
     calls: u32,
-    /// Calls that fit in a packet.
+    /// The calls of a full packet.
     records: usize,
     /// Invocations may stop waiting, and leave their call alone.
     leaves: bool,
@@ -46,9 +46,9 @@ struct Setup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum At {
     Search,
-    /// Has looked at the port's answer and taken its lock, with all that are at the same place.
+    /// Has looked at the port's answer and taken its lock, with all invocations at the same place.
     Locked(usize, u32),
-    /// Its call is the packet's with that number, and it waits for the answer to a request.
+    /// The invocation's call has the given number in the packet, and the invocation waits for the answer to a request.
     Waiting(usize, u32, usize),
     Answered(usize, usize),
     Read(usize, usize),
@@ -68,11 +68,11 @@ const REQUEST: usize = LANES + 2;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Port {
-    /// Invocations that have not given it back.
+    /// Invocations still holding the lock.
     lock: u32,
-    /// The kernels' note of what was posted last.
+    /// The kernels' note of the request posted last.
     posted: u32,
-    /// What the host sees.
+    /// The host's view.
     seen: [u32; LANES + 3],
     results: [u32; LANES],
     reply: u32,
@@ -82,7 +82,7 @@ struct Port {
 struct State {
     ports: Vec<Port>,
     flying: Vec<Flying>,
-    /// For each invocation, where it is, and its calls so far.
+    /// For each invocation, its place, and its calls so far.
     lanes: Vec<(At, u32)>,
     served: Vec<u8>,
 }
@@ -97,7 +97,7 @@ impl State {
     fn with(&self, change: impl FnOnce(&mut Self)) -> Self {
         let mut state = self.clone();
         change(&mut state);
-        // A stable sort: those to one place stay in order.
+        // A stable sort: words for the same place stay in order.
         state.flying.sort_by_key(|write| (write.port, write.word));
         state
     }
@@ -112,7 +112,7 @@ impl State {
         lane as u32 * setup.calls + self.lanes[lane].1 + 1
     }
 
-    /// Turns of a subgroup: each set of those that search may be together.
+    /// Turns of a subgroup: each set of searching invocations may be together.
     fn search(&self, setup: &Setup, subgroup: usize, found: &mut Vec<Self>) {
         let searching = self.at(subgroup, |at| at == At::Search);
         let searching: Vec<usize> = (searching.into_iter())
@@ -135,7 +135,7 @@ impl State {
         }
     }
 
-    /// Those who hold the lock post, or give it back.
+    /// The holders of the lock post, or give the lock back.
     fn post(&self, setup: &Setup, subgroup: usize, found: &mut Vec<Self>) {
         for port in 0..setup.ports {
             let together = self.at(subgroup, |at| matches!(at, At::Locked(p, _) if p == port));
@@ -216,7 +216,7 @@ impl State {
         Ok(())
     }
 
-    /// The host looks at a port, and serves the packet that is there.
+    /// The host looks at a port, and serves the packet there.
     fn serve(&self, setup: &Setup, port: usize, found: &mut Vec<Self>) -> Result<(), String> {
         let own = &self.ports[port];
         let Some(request) = next(Side::Server, own.seen[REQUEST], own.reply) else {
@@ -265,7 +265,7 @@ impl Machine for State {
     fn successors(&self, setup: &Setup) -> Result<Vec<Self>, String> {
         let mut found = Vec::new();
         for (at, &Flying { port, word, value }) in self.flying.iter().enumerate() {
-            // Writes to one place arrive in order.
+            // Writes to the same place arrive in order.
             let place = |other: &Flying| (other.port, other.word) == (port, word);
             if self.flying[..at].iter().any(place) {
                 continue;

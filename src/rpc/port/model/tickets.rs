@@ -1,12 +1,12 @@
 //! Begun calls: the holder of the ticket may collect the answer or leave the call, while others want the port.
 //!
-//! A ticket lies in its port. The port belongs to the side that exchanges the ticket there for 0; a collector does so
-//! after seeing an answer, or closed services, and puts the ticket back without an answer for it. In every reachable
-//! state the lock has exactly one holder, a client at the port or a ticket lying there (no lock lost, none held twice);
-//! an answer is given at most once, and belongs to the call of the ticket. From every state the end can be reached at
-//! which the ticket was collected or left, all other calls were made, and the port is as at the start.
+//! A ticket lies in its port. The port belongs to the side exchanging the ticket there for 0; a collector does so after
+//! seeing an answer, or closed services, and puts the ticket back without an answer for it. In every reachable state
+//! the lock has exactly one holder, a client at the port or a ticket lying there (no lock lost, none held twice); an
+//! answer is given at most once, and belongs to the call of the ticket. From every state an end can be reached: the
+//! ticket collected or left, all other calls made, and the port as at the start.
 //!
-//! A collector told that there is no answer yet comes again.
+//! A collector told of no answer yet comes again.
 
 use super::super::protocol::{Side, next};
 use super::{ANSWER, MAILBOX, Machine, Memory, PAYLOAD};
@@ -14,13 +14,13 @@ use super::{ANSWER, MAILBOX, Machine, Memory, PAYLOAD};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     None,
-    /// Collectors look at the ticket, and take it then.
+    /// Collectors look at the ticket, and take the ticket then.
     LookedAndTook,
     /// Collectors do not put the ticket back when there is no answer yet.
     NotPutBack,
     /// Collectors give the port back along with the ticket when there is no answer yet.
     PortPutBack,
-    /// Collectors give the lock back before they have read the result.
+    /// Collectors give the lock back before reading the result.
     EarlyRelease,
     /// A ticket has one bit of the request.
     OneBit,
@@ -55,7 +55,7 @@ enum Step {
     Hand,
     /// Collects by the ticket handed over.
     Collect,
-    /// Leaves by it.
+    /// Leaves by the ticket.
     Leave,
 }
 
@@ -78,7 +78,7 @@ const CALLS: usize = 3;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum At {
     Start,
-    /// Looked at the inbox, which a kernel does before it has the lock.
+    /// Looked at the inbox, as a kernel does before having the lock.
     Looked(u32),
     Locked(u32),
     Writing(u32),

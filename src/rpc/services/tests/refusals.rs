@@ -1,4 +1,4 @@
-//! What services refuse at their start, and errors of a machine that has no threads or memory for them.
+//! Refusals of services at their start, and errors of a machine without threads or memory for services.
 
 use super::*;
 
@@ -73,7 +73,7 @@ fn signatures_that_are_none_or_do_not_fit_are_refused() {
     assert!(matches!(error, ServiceError::Signature { .. }), "{error}");
 }
 
-/// In a process of its own, whose threads are given stacks of a size that no machine has.
+/// In a process of its own, with thread stacks of a size beyond every machine.
 #[cfg(unix)]
 #[test]
 fn threads_that_the_system_refuses_are_an_error() {
@@ -109,7 +109,7 @@ fn threads_that_the_system_refuses_are_an_error() {
     );
 }
 
-/// In a process of its own, with less address space than the most ports of the greatest length need.
+/// In a process of its own, with less address space than the need of the most ports of the greatest length.
 #[cfg(target_os = "linux")]
 #[test]
 fn ports_that_the_host_has_no_memory_for_are_refused() {
@@ -143,7 +143,7 @@ fn ports_that_the_host_has_no_memory_for_are_refused() {
         matches!(&error, PortsError::Memory(MemoryError::HostMemory { bytes, .. }) if *bytes == wanted),
         "{error}"
     );
-    // The same services without that length; and a server of the host that would take as much.
+    // The same services without the length; and a server of the host that would take as much.
     let services = arithmetic().ports(most).start().unwrap();
     let mut loopback = services.loopback().unwrap();
     assert_eq!(loopback.call("sum", &[1, 2], MINUTE), Ok(vec![3]));

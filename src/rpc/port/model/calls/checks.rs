@@ -1,10 +1,10 @@
-//! What holds in every state.
+//! Checks of every state.
 
 use super::super::ANSWER;
 use super::{ClientAt, ServerAt, Setup, State, withdrawal};
 
 impl State {
-    /// A client reads its own result, of a call that was served once; or that a call was withdrawn, which nobody served.
+    /// A client reads its own result, of a call served once; or the withdrawal of a call served by nobody.
     pub(super) fn check_result(&self, id: u32, result: u32) -> Result<(), String> {
         if result == withdrawal::BUSY {
             return self.check_busy(id);

@@ -4,7 +4,7 @@ use super::super::super::protocol::Side;
 use super::super::NOTE;
 use super::{ClientAt, Flaw, ServerAt, Setup, State};
 
-/// The answer to a call that was withdrawn.
+/// The answer to a withdrawn call.
 pub(super) const BUSY: u32 = u32::MAX;
 
 impl State {
@@ -32,7 +32,7 @@ impl State {
         Some(state)
     }
 
-    /// The state after server `index` has looked whether the call that it begins is withdrawn.
+    /// The state after server `index` has looked for a withdrawal of the call being begun.
     pub(super) fn begin(
         &self,
         setup: &Setup,
@@ -54,7 +54,7 @@ impl State {
         Some(state)
     }
 
-    /// The state after server `index` has left a call that it begins for later, to begin another with it.
+    /// The state after server `index` has left the call being begun for later, to begin another call with it.
     pub(super) fn begin_more(
         &self,
         setup: &Setup,
@@ -70,7 +70,7 @@ impl State {
         })
     }
 
-    /// The state after server `index` has come back to the first call that it left so.
+    /// The state after server `index` has come back to the first call left so.
     pub(super) fn next_begun(&self, index: usize) -> Option<State> {
         let &(port, request) = self.begun[index].first()?;
         let mut state = self.clone();
