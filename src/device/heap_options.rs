@@ -33,8 +33,8 @@ pub enum HeapPlacement {
     /// A device with memory of its own and able to use the host's in place has both, and each launch takes either
     /// ([`SharedHeap::residence`](crate::heap::SharedHeap::residence)): the device begins in place, moves to the copy
     /// once launches have lost as much time to the bus as sending the heap takes, and goes back once accesses of the
-    /// host in between have cost as much. Launches in need of the host's memory have the host's memory: launches beside
-    /// an [`AtomicView`](crate::heap::AtomicView) or a block of a [`HeapAllocator`](crate::heap::HeapAllocator),
+    /// host in between have cost as much. Some launches need the host's memory, and are always in place: launches
+    /// beside an [`AtomicView`](crate::heap::AtomicView) or a block of a [`HeapAllocator`](crate::heap::HeapAllocator),
     /// launches that call functions, and launches with live words. A device moves only when no command using the heap
     /// is under way. [`SharedHeap::advise`](crate::heap::SharedHeap::advise) and
     /// [`Device::heap_prefetch`](crate::Device::heap_prefetch) tell the device of coming accesses.
@@ -53,7 +53,7 @@ pub enum HeapPlacement {
     /// Bytes written by the host go up with the next launch; bytes written by kernels come down when the host or
     /// another device looks. In between nothing is moved, nor searched.
     ///
-    /// Changes of the host's at any time cannot be followed so: launches using the heap are refused on the device while
+    /// Changes by the host at any time cannot be followed so: launches using the heap are refused on the device while
     /// there are [`AtomicView`](crate::heap::AtomicView)s or blocks of a [`HeapAllocator`](crate::heap::HeapAllocator),
     /// and servers whose handlers follow pointers are refused. Missing device memory for the copy is
     /// [`HeapError::Mirror`](crate::heap::HeapError::Mirror).

@@ -104,7 +104,7 @@ pub enum KernelError {
     /// shown.
     #[error("{0}")]
     Print(Box<Diagnostic>),
-    /// A pointer is used in an untraceable way.
+    /// A pointer is used in a way impossible to follow.
     #[error("{0}")]
     Pointer(Box<Diagnostic>),
     /// The program has no compute entry point of that name.
@@ -140,7 +140,7 @@ pub enum KernelError {
         /// The value that was set.
         given: ConstantValue,
     },
-    /// A value was set beyond the declared type: too large, too small, infinite or not a number.
+    /// A value impossible for the declared type was set: too large, too small, infinite or not a number.
     #[error(
         "{given} is no value of the specialization constant `{name}`, which is of type {ty} (and must be finite)"
     )]

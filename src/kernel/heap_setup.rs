@@ -69,7 +69,7 @@ pub(crate) struct HeapSetup {
     pub beside: Vec<Beside>,
 }
 
-/// A storage argument reached through the heap, because of lying there.
+/// A storage argument in the heap, and so reached through the heap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Beside {
     /// The argument's index in the interface.

@@ -14,7 +14,7 @@ use crate::kernel::passes::grid::BYTES;
 use crate::kernel::pipeline::{Built, KernelShared};
 use crate::kernel::plan::Source;
 
-/// The result of a grid.
+/// The work-groups of a grid, or their place.
 pub(super) enum Extents {
     Groups(Groups),
     /// The buffer with the number of work-groups, and the byte where the number begins.
@@ -203,7 +203,7 @@ impl Launch {
             }) => Ok(Extents::Indirect(counts.clone(), 0)),
             Some(Grid::Indirect { buffer, offset, .. }) => {
                 let raw = buffer.shared.raw.clone();
-                // Checked before, as far as checked yet.
+                // Checked before, but for what is not checked yet.
                 Ok(Extents::Indirect(
                     raw,
                     buffer.offset.saturating_add(*offset),

@@ -278,7 +278,7 @@ pub enum LaunchError {
         kernel: String,
         /// The dimension.
         axis: &'static str,
-        /// Invocations in the work-group.
+        /// Invocations in the dimension.
         invocations: u64,
     },
     /// The grid is cut into more dispatches than a launch may have.

@@ -179,7 +179,8 @@ impl LaunchGraph {
         Ok(self.run(events))
     }
 
-    /// Waits for the launches in front on other devices, while all devices work at their own.
+    /// Waits for launches named by [`LaunchGraph::add_after`] on other devices, while all devices go on with their
+    /// work.
     fn await_before(&self, place: usize, events: &[Event]) -> Result<(), WaitError> {
         let node = &self.nodes[place];
         let device = Device {

@@ -94,7 +94,7 @@ impl Held {
     }
 }
 
-/// Until the drop, the resources now in hand of this thread belong to the calls around a callback.
+/// Until the drop, resources now in this thread's hands belong to the calls around a callback.
 struct Around(u32);
 
 impl Around {

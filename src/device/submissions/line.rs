@@ -2,8 +2,8 @@
 //!
 //! wgpu runs callbacks of the program inside `Queue::submit`. So nothing is locked while a batch is submitted: the
 //! thread in turn marks the turn, and others wait for their batch's verdict. A callback may itself record commands and
-//! flush; the callback runs on the thread in turn, behind a submission known to the driver, and so may submit the next
-//! batch in line at once. Only the batch whose submission runs the callback has no verdict yet.
+//! flush; the callback runs on the thread in turn, behind a submission in the driver's hands, and so may submit the
+//! next batch in line at once. Only the batch whose submission runs the callback has no verdict yet.
 
 use std::cell::Cell;
 use std::collections::VecDeque;

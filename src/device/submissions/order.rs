@@ -59,7 +59,7 @@ impl Order {
     /// `last`, and has reached the driver.
     ///
     /// A call with a reported error has either failed, and a later submission has taken the signal; or the error
-    /// belongs to a callback. Callbacks run only behind a submission known to the driver. `next` makes another
+    /// belongs to a callback. Callbacks run only behind a submission in the driver's hands. `next` makes another
     /// submission, and returns its index.
     pub(super) fn is_own(
         &self,

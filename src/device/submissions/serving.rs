@@ -89,7 +89,7 @@ pub(super) struct Callers {
     batches: Mutex<Vec<(Arc<Batch>, Arc<Crew>)>>,
 }
 
-/// Batches of calling kernels, from which number on ended batches are looked for.
+/// The number of calling kernels' batches from which on ended batches are looked for.
 const MANY: usize = 16;
 
 /// Marks this thread as a member of the crew.
@@ -183,7 +183,7 @@ impl Submissions {
         (batches.iter()).any(|(batch, whom)| Arc::ptr_eq(whom, crew) && number(batch) <= last)
     }
 
-    /// Whether no other thread of the crew could answer a kernel before the end of the batch, or of everything for
+    /// Whether this thread is the crew's last able to answer a kernel before the end of the batch, or of everything for
     /// `None`. Other threads in wait count.
     fn is_needed_here(&self, batch: Option<&Batch>) -> bool {
         crew().is_some_and(|crew| crew.needs_this_thread() && self.is_behind_calls(batch, &crew))

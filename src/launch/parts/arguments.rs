@@ -17,7 +17,7 @@ pub(in crate::launch) enum Marks {
     /// Reads and later launches meet the failure.
     #[default]
     Failures,
-    /// Nothing: the launch's client is told of each failure.
+    /// Nothing: the code served by the launch is told of each failure.
     Nothing,
 }
 

@@ -55,7 +55,7 @@ const FREE: &str = include_str!("../../../../shaders/system_free.wgsl");
 const RATIONED: &str = include_str!("../../../../shaders/system_rationed.wgsl");
 const FENCE: &str = "tombolo_system_fence";
 
-/// Variables of calls with a count of the same turns, where a kernel calls as well.
+/// Variables of calls counting the same turns, where a kernel calls as well.
 const SHARED: [(&str, &str); 2] = [
     ("tombolo_system_group_turns", "tombolo_call_group_turns"),
     ("tombolo_system_group", "tombolo_call_group"),
