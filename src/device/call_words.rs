@@ -1,22 +1,23 @@
-//! Numbers of ports that Rust and WGSL share: where the words of the header and of a packet lie, and what makes a seal.
-//! The WGSL has them as constants that are written from here (`kernel::calls::constants`); what they are for is told by
-//! `rpc::port::layout` and `rpc::port::seal`.
+//! Numbers of ports shared by Rust and WGSL: the places of the words of the header and of a packet, and the parts of a
+//! seal. The WGSL has the numbers as constants written from here (`kernel::calls::constants`); `rpc::port::layout` and
+//! `rpc::port::seal` tell their purpose.
 
 /// Words in front of arguments and of results.
 pub(crate) const PREFIX: usize = 4;
 
-/// The word of the prefix that holds the seal.
+/// The word of the prefix with the seal.
 pub(crate) const SEAL: usize = 3;
 
-/// The word of the results' prefix with the request that the server has begun last, where clients withdraw calls. The
-/// client's word for the withdrawal is that of the seal: nobody withdraws where the client's packets are sealed.
+/// The word of the results' prefix with the last request begun by the server, where clients withdraw calls. The
+/// client's word for the withdrawal is the seal's: nobody withdraws where the client's packets are sealed.
 pub(crate) const BEGUN: usize = 2;
 
-/// Words of one cache line: each table and each port begins on one, and the header is one.
+/// Words of a cache line: each table and each port begins on a cache line, and the header is a cache line.
 pub(crate) const LINE: usize = 16;
 
-/// The word of the header with the whole layout: the number of ports less one, and from bit [`LAYOUT_SHIFT`] on the words
-/// of payload in each direction. Callers load this word and derive all places from it (`shaders/rpc_places.wgsl`).
+/// The word of the header with the whole layout: the number of ports less 1, and from bit [`LAYOUT_SHIFT`] on the words
+/// of payload in each direction. Callers load this word and derive all places from the layout
+/// (`shaders/rpc_places.wgsl`).
 pub(crate) const LAYOUT: usize = 0;
 /// See [`LAYOUT`].
 pub(crate) const LAYOUT_SHIFT: u32 = 16;
@@ -24,7 +25,7 @@ pub(crate) const LAYOUT_SHIFT: u32 = 16;
 pub(crate) const WAIT_BUDGET: usize = 1;
 /// Turns an invocation may wait in all its calls together; 0 for no limit.
 pub(crate) const BUDGET: usize = 2;
-/// Turns after which a waiting invocation takes its time between two looks.
+/// Turns before a waiting invocation takes its time between two looks.
 pub(crate) const BACKOFF_AFTER: usize = 3;
 /// Not 0 once the services have been stopped.
 pub(crate) const CLOSED: usize = 4;

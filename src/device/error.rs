@@ -4,7 +4,7 @@ use super::capabilities::names;
 use super::heap_options::HeapSizeError;
 use crate::error_text::debug_by_text;
 
-/// What to do where there is no adapter.
+/// Advice where there is no adapter.
 const NO_ADAPTER: &str = if cfg!(web) {
     "this browser gives the page no WebGPU; take one that has it, turn on its switch, and serve the page by https or from \
      the machine itself, since pages of other origins get none"
@@ -18,10 +18,10 @@ const NO_ADAPTER: &str = if cfg!(web) {
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// The machine has no adapter that wgpu can use.
+    /// The machine has no adapter usable by wgpu.
     #[error("no compute adapter found (backends searched: {}): {NO_ADAPTER}", names(.backends.iter_names()))]
     NoAdapter {
-        /// The backends that were searched.
+        /// The searched backends.
         backends: wgpu::Backends,
     },
     /// No adapter has the wanted name.
@@ -69,7 +69,7 @@ pub enum DeviceError {
         /// Why not.
         why: String,
     },
-    /// No heap can have the size that the context was given.
+    /// No heap can have the size given to the context.
     #[error(transparent)]
     HeapSize(#[from] HeapSizeError),
     /// A variable of the environment has a value that an option of the embedded adapter cannot have.
@@ -82,12 +82,12 @@ pub enum DeviceError {
         /// What the value may be.
         expected: &'static str,
     },
-    /// Opening would block the thread, which a page of a browser may not.
+    /// Opening would block the thread, forbidden in a page of a browser.
     #[error("{what} would block the page, which no page may: `.await` {instead}")]
     WouldBlock {
         /// The attempted operation.
         what: &'static str,
-        /// Its form that does not block.
+        /// The form without blocking.
         instead: &'static str,
     },
     /// An option of the embedded adapter for a device on another one.
@@ -98,7 +98,7 @@ pub enum DeviceError {
     NotEmbedded {
         /// The adapter.
         adapter: String,
-        /// The option that is set.
+        /// The option set.
         option: &'static str,
     },
     /// The environment asks for something that does not exist.

@@ -1,4 +1,4 @@
-//! Events: the handle by which a program learns of the end of a command, and of its result.
+//! Events: handles, telling a program the end of a command and the command's result.
 
 use std::any::Any;
 use std::future::{Future, IntoFuture};
@@ -54,25 +54,26 @@ debug_by_text!(WaitError { Deadline, Failed });
 
 /// A wait for an event, as errors name the operation.
 const WAIT: &str = "a wait for an event";
-/// What waits without blocking.
+/// The way to wait without blocking.
 const AWAIT: &str = "`.await` the event";
 
 /// The end of a command, as a value: wait, ask for the status, or `.await`.
 ///
 /// Waiting for an event first submits the batch of its command. Events are cheap to clone and may outlive everything
-/// but the device, kept alive by them. An event may be ignored: a failure of its command is also the answer of every
+/// but the device, kept alive by events. An event may be ignored: a failure of the command is also the answer of every
 /// read of the command's results.
 #[derive(Clone)]
 pub struct Event {
     pub(crate) device: Arc<DeviceShared>,
-    /// `None` for commands that had nothing to do.
+    /// `None` for commands with nothing to do.
     batch: Option<Arc<Batch>>,
     outcome: Option<Arc<Outcome>>,
     hooks: CompletionHooks,
 }
 
 impl Event {
-    /// The event of a command of `batch`; of one that had nothing to do, such as a launch of zero invocations, without.
+    /// The event of a command of `batch`; without a batch, of a command with nothing to do, such as a launch of zero
+    /// invocations.
     pub(crate) fn of(device: Arc<DeviceShared>, batch: Option<Arc<Batch>>) -> Self {
         Self {
             device,
@@ -86,12 +87,12 @@ impl Event {
         Self::of(Arc::clone(device), Some(batch))
     }
 
-    /// The batch that the command is in.
+    /// The batch of the command.
     pub(crate) fn batch(&self) -> Option<&Arc<Batch>> {
         self.batch.as_ref()
     }
 
-    /// The event of a command that had nothing to do.
+    /// The event of a command with nothing to do.
     pub(crate) fn complete(device: &Arc<DeviceShared>) -> Self {
         Self::of(Arc::clone(device), None)
     }
@@ -101,7 +102,7 @@ impl Event {
         self
     }
 
-    /// With what follows the command to its end.
+    /// With hooks following the command to the end.
     pub(crate) fn with_hooks(mut self, hooks: CompletionHooks) -> Self {
         self.hooks = hooks;
         self
@@ -118,7 +119,7 @@ impl Event {
     ///
     /// # Errors
     /// [`WaitError::Failed`] with the command's own failure, or the loss of the device; with
-    /// [`ExecutionError::InHandler`] in a function of the host that serves a call of the device, and with
+    /// [`ExecutionError::InHandler`] in a function of the host serving a call of the device, and with
     /// [`ExecutionError::WouldBlock`] where threads never wait: `.await` the event there.
     pub fn wait(&self) -> Result<(), WaitError> {
         self.wait_at_most(None)
@@ -166,14 +167,14 @@ impl Event {
     /// Waits for the end of the command's batch.
     fn end_of(&self, batch: &Batch, timeout: Option<Duration>) -> Progress {
         let submissions = &self.device.submissions;
-        // What a launch reports, and what comes back with it, wgpu has to be asked for.
+        // A launch's report, and results coming back with the launch, are only to be had by asking wgpu.
         match self.outcome.is_none() && self.hooks.is_empty() {
             true => submissions.wait_signalled(batch, timeout),
             false => submissions.wait(batch, timeout),
         }
     }
 
-    /// Refuses the wait before anything is submitted for it: some drivers keep whoever submits while a kernel runs.
+    /// Refuses the wait before any submission for the wait: some drivers keep a submitting thread while a kernel runs.
     fn may_wait(&self, timeout: Option<Duration>) -> Result<(), WaitError> {
         let Some(batch) = &self.batch else {
             return Ok(());
@@ -183,7 +184,7 @@ impl Event {
         may.map_err(|error| WaitError::Failed(Arc::new(error)))
     }
 
-    /// The batch that the command went with, after flushing; `None` when there was none.
+    /// The batch of the command, after flushing; `None` when there was none.
     fn submitted(&self, deadline: Option<Instant>) -> Result<Option<&Arc<Batch>>, WaitError> {
         let Some(batch) = &self.batch else {
             return Ok(None);
@@ -212,8 +213,8 @@ impl Event {
         }
     }
 
-    /// The command's own result, once its batch has completed; `None` where copies of it are still on their way, and threads
-    /// may not wait for them.
+    /// The command's own result, once its batch has completed; `None` where copies of the result are still on their
+    /// way, and threads may not wait.
     fn verdict(&self) -> Option<Result<(), Arc<ExecutionError>>> {
         let Some(outcome) = &self.outcome else {
             return Some(Ok(()));
@@ -272,13 +273,13 @@ impl Device {
     /// Orders everything recorded on this device from now on behind `events`, of any device, and returns the device, so
     /// a command can follow: `device.after(&[&upload])?.heap_copy(from, to, len)?`.
     ///
-    /// Events of this device cost nothing, since its queue is in order. No interface of wgpu makes a device wait for
-    /// another: the batches of other devices' events are submitted, all of them first, and the calling thread waits for
-    /// their end.
+    /// Events of this device cost nothing, since the queue is in order. No interface of wgpu makes a device wait for
+    /// another: the batches of other devices' events are submitted first, all together, and the calling thread waits
+    /// for their end.
     ///
     /// # Errors
-    /// [`WaitError::Failed`] with the failure of the first event of another device that has failed; the others have
-    /// ended all the same. Failures of this device's own commands travel with the memory written by those commands.
+    /// [`WaitError::Failed`] with the failure of the first failed event of another device; the others have ended all
+    /// the same. Failures of this device's own commands travel with the memory written by those commands.
     pub fn after(&self, events: &[&Event]) -> Result<&Self, WaitError> {
         let foreign = |event: &&&Event| !Arc::ptr_eq(&event.device, &self.shared);
         for event in events.iter().filter(foreign) {
@@ -314,7 +315,7 @@ impl Future for EventFuture {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let event = &self.0;
-        // Whoever drives a future there waits with the thread that the kernel waits for.
+        // A thread driving a future there keeps the kernel waiting for the same thread.
         if let Some(batch) = &event.batch {
             let may = event.device.submissions.may_submit_behind(batch, WAIT);
             may.map_err(|error| WaitError::Failed(Arc::new(error)))?;

@@ -1,4 +1,4 @@
-//! Lines of kernels that launches have executed, on the embedded adapter: how often, and for how long.
+//! Lines of kernels executed by launches, on the embedded adapter: how often, and for how long.
 //!
 //! The adapter counts statements by the debug marker before their dispatch, and a launch has a marker of its own
 //! ([`sanitizer`](super::sanitizer)). When the launch has ended, its statements become lines of the program's text here.
@@ -31,11 +31,11 @@ pub struct ExecutedLine {
     pub position: TextPosition,
     /// Executions of that statement, by all invocations
     pub count: u64,
-    /// Time that the statements of the line took in all executions, about: each of them is called out
+    /// Time of the line's statements in all executions, about: each statement is called out
     pub time: Duration,
 }
 
-/// What launches of a device have executed.
+/// The executed lines of a device's launches.
 #[cfg(embedded)]
 #[derive(Default)]
 pub(crate) struct Executed {
@@ -45,7 +45,7 @@ pub(crate) struct Executed {
 #[cfg(embedded)]
 #[derive(Default)]
 struct State {
-    /// What no launch has asked for yet
+    /// Counts not yet asked for by launches
     unclaimed: Vec<tombolo_cpu::sanitizer::Coverage>,
     kernels: BTreeMap<Arc<str>, BTreeMap<(String, u32), ExecutedLine>>,
 }
@@ -56,7 +56,8 @@ impl Executed {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts the statements of a launch that has ended, by its marker and kernel. `position` has places in the program's text.
+    /// Counts the statements of an ended launch, by the launch's marker and kernel. `position` has places in the
+    /// program's text.
     pub(crate) fn count(
         &self,
         device: &wgpu::Device,
@@ -99,7 +100,7 @@ impl Executed {
     }
 }
 
-/// Adds a statement to its line, whose count is that of the first statement.
+/// Adds a statement to its line; the first statement's count is the line's.
 #[cfg(embedded)]
 fn add(
     lines: &mut BTreeMap<(String, u32), ExecutedLine>,

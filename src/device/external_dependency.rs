@@ -13,9 +13,9 @@ use crate::clock::Instant;
 
 /// Something that has to be over before a batch is submitted.
 pub(crate) trait ExternalDependency: Send + Sync {
-    /// Completes the dependency, also by failure: the failure travels with everything that depends on it. Never asks
-    /// for a queue, since the caller may hold one. False if `deadline` came first, or this thread serves the call of a
-    /// kernel in front of the dependency.
+    /// Completes the dependency, also by failure: the failure travels with everything dependent. Never asks for a
+    /// queue, since the caller may hold one. False if `deadline` came first, or this thread serves the call of a kernel
+    /// in front of the dependency.
     fn complete(&self, deadline: Option<Instant>) -> bool;
     /// Whether the dependency is complete.
     fn is_complete(&self) -> bool;
@@ -57,7 +57,7 @@ impl ExternalDependencies {
         times >= MAX_HELD_MULTIPLE || self.pending().is_empty() && earlier.is_empty()
     }
 
-    /// Completes all dependencies, and makes a new beginning. False if this thread must not wait for one.
+    /// Completes all dependencies, and makes a new beginning. False if this thread must not wait for a dependency.
     pub(super) fn complete(&mut self) -> bool {
         let pending = std::mem::take(self).pending;
         (pending.iter()).all(|dependency| dependency.complete(None))
@@ -82,7 +82,7 @@ impl DeviceShared {
         }
     }
 
-    /// The incomplete dependencies of a batch, and of those before it.
+    /// The incomplete dependencies of a batch, and of the batches before.
     pub(crate) fn pending_of(&self, batch: &Batch) -> Vec<Arc<dyn ExternalDependency>> {
         match batch.is_closed() {
             true => self.submissions.pending_until(batch),
@@ -90,7 +90,7 @@ impl DeviceShared {
         }
     }
 
-    /// As [`Self::complete_dependencies`], of a batch and of those before it.
+    /// As [`Self::complete_dependencies`], of a batch and of the batches before.
     pub(crate) fn complete_dependencies_of(
         &self,
         batch: &Batch,

@@ -1,4 +1,4 @@
-//! Settings of contexts and devices for the shared heap, which is made in a higher module.
+//! Settings of contexts and devices for the shared heap, itself made in a higher module.
 
 use std::time::Duration;
 
@@ -27,16 +27,17 @@ pub enum HostAccessPolicy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum HeapPlacement {
-    /// Decided by the runtime, which refuses nothing for the sake of speed: [`HeapPlacement::InPlace`] where that can be had,
-    /// and else a copy.
+    /// Decided by the runtime, without refusals for the sake of speed: [`HeapPlacement::InPlace`] where possible, and
+    /// else a copy.
     ///
-    /// A device with memory of its own that can use the host's in place has both, and each launch takes one of them
-    /// ([`SharedHeap::residence`](crate::heap::SharedHeap::residence)): it begins in place, moves to the copy once launches have
-    /// lost as much time to the bus as sending the heap takes, and goes back once accesses of the host in between have cost as
-    /// much. Launches that need the host's memory have it: those beside an [`AtomicView`](crate::heap::AtomicView) or a block of
-    /// a [`HeapAllocator`](crate::heap::HeapAllocator), those that call functions, and those with live words. A device moves only
-    /// when no command that uses the heap is under way. [`SharedHeap::advise`](crate::heap::SharedHeap::advise) and
-    /// [`Device::heap_prefetch`](crate::Device::heap_prefetch) tell it what is to come.
+    /// A device with memory of its own and able to use the host's in place has both, and each launch takes either
+    /// ([`SharedHeap::residence`](crate::heap::SharedHeap::residence)): the device begins in place, moves to the copy
+    /// once launches have lost as much time to the bus as sending the heap takes, and goes back once accesses of the
+    /// host in between have cost as much. Some launches need the host's memory, and are always in place: launches
+    /// beside an [`AtomicView`](crate::heap::AtomicView) or a block of a [`HeapAllocator`](crate::heap::HeapAllocator),
+    /// launches that call functions, and launches with live words. A device moves only when no command using the heap
+    /// is under way. [`SharedHeap::advise`](crate::heap::SharedHeap::advise) and
+    /// [`Device::heap_prefetch`](crate::Device::heap_prefetch) tell the device of coming accesses.
     #[default]
     Auto,
     /// The device uses the host's memory. Nothing is copied, and host and running kernels may use the same words
@@ -44,16 +45,17 @@ pub enum HeapPlacement {
     /// access of a kernel crosses the bus.
     ///
     /// A device that can neither import the host's memory nor map memory of its own is not opened
-    /// ([`DeviceError::HeapPlacement`](crate::device::DeviceError::HeapPlacement)). One that would have to map memory, in a context whose
-    /// heap lies elsewhere, refuses commands that use the heap ([`HeapError::Placement`](crate::heap::HeapError::Placement)).
+    /// ([`DeviceError::HeapPlacement`](crate::device::DeviceError::HeapPlacement)). A device left with mapping memory,
+    /// in a context whose heap lies elsewhere, refuses commands using the heap
+    /// ([`HeapError::Placement`](crate::heap::HeapError::Placement)).
     InPlace,
-    /// The device keeps a copy of the heap in memory of its own, and kernels run at the speed of that memory. What the host has
-    /// written goes up with the next launch; what kernels have written comes down when the host or another device looks. In
-    /// between nothing is moved, nor searched.
+    /// The device keeps a copy of the heap in memory of its own, and kernels run at the speed of the device's memory.
+    /// Bytes written by the host go up with the next launch; bytes written by kernels come down when the host or
+    /// another device looks. In between nothing is moved, nor searched.
     ///
-    /// Memory that the host changes at any time cannot be followed so: launches that use the heap are refused on the device
-    /// while there are [`AtomicView`](crate::heap::AtomicView)s or blocks of a [`HeapAllocator`](crate::heap::HeapAllocator), and servers
-    /// whose handlers follow pointers are refused. Device memory for the copy that cannot be had is
+    /// Changes by the host at any time cannot be followed so: launches using the heap are refused on the device while
+    /// there are [`AtomicView`](crate::heap::AtomicView)s or blocks of a [`HeapAllocator`](crate::heap::HeapAllocator),
+    /// and servers whose handlers follow pointers are refused. Missing device memory for the copy is
     /// [`HeapError::Mirror`](crate::heap::HeapError::Mirror).
     Device,
 }
@@ -71,7 +73,7 @@ pub enum HeapSizeError {
     /// The size is beyond the low words of pointers.
     #[error("a shared heap of {bytes} bytes: it has at most {limit}; use device buffers besides")]
     Bytes {
-        /// Bytes that were given.
+        /// Bytes given.
         bytes: u64,
         /// The most that a heap has, in bytes.
         limit: u64,

@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use super::DeviceShared;
 
-/// In how many parts, and how, a kernel that follows pointers binds memory.
+/// In how many parts, and how, a kernel following pointers binds memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct HeapShape {
     /// Segments of the shared heap.
     pub(crate) shared: u32,
     /// Segments of the device's own memory.
     pub(crate) own: u32,
-    /// The upper 16 bits of pointers into the first segment of the device's own memory; 1 without one, so that devices
-    /// share modules that are compiled the same way for all.
+    /// The upper 16 bits of pointers into the first segment of the device's own memory; 1 without such memory: devices
+    /// share modules compiled the same way for all.
     pub(crate) first_tag: u16,
     /// The low word of the heap's first address is zero.
     pub(crate) window_aligned: bool,
@@ -35,7 +35,7 @@ impl HeapShape {
     }
 }
 
-/// What knows the heap of a context.
+/// A source of knowledge about a context's heap.
 pub(crate) trait HeapSource {
     /// The shape in which `device` sees the heap now, with the tables of allocations if `with_tables`.
     ///

@@ -1,4 +1,4 @@
-//! For tests: points that hold threads, so rare interleavings happen for certain, and the right to use devices.
+//! For tests: points to hold threads, so rare interleavings happen for certain, and the right to use devices.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -24,7 +24,7 @@ type Hook = Arc<dyn Fn(Point) + Send + Sync>;
 
 static HOOK: Mutex<Option<Hook>> = Mutex::new(None);
 
-/// Has every thread that reaches a point call `hook`.
+/// Has every thread reaching a point call `hook`.
 pub(crate) fn set(hook: Option<Hook>) {
     *lock(&HOOK) = hook;
 }
@@ -39,12 +39,12 @@ pub(crate) fn reach(point: Point) {
 /// The point that refuses the next thread.
 static REFUSED: Mutex<Option<Point>> = Mutex::new(None);
 
-/// Has what happens next at a point fail, once.
+/// Has the next step at a point fail, once.
 pub(crate) fn refuse(point: Point) {
     *lock(&REFUSED) = Some(point);
 }
 
-/// Whether what happens at the point is to fail.
+/// Whether the step at the point is to fail.
 pub(crate) fn is_refused(point: Point) -> bool {
     lock(&REFUSED)
         .take_if(|refused| *refused == point)
@@ -53,7 +53,7 @@ pub(crate) fn is_refused(point: Point) -> bool {
 
 static SEES_NO_ENDS: AtomicBool = AtomicBool::new(false);
 
-/// Has whoever only looks whether bytes have come from another device find that they have not.
+/// Has mere looks for bytes from another device find none.
 pub(crate) fn see_no_ends(unseen: bool) {
     SEES_NO_ENDS.store(unseen, Ordering::Release);
 }
@@ -64,7 +64,7 @@ pub(crate) fn sees_no_ends() -> bool {
 
 static CARDS: AtomicBool = AtomicBool::new(false);
 
-/// Devices that are opened count as devices of a card, which take turns, until this goes.
+/// Until this value's drop, opened devices count as devices of a card, taking turns.
 pub(crate) struct Cards(());
 
 impl Cards {

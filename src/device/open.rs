@@ -1,5 +1,4 @@
-//! Opening devices: from an adapter of a [`Context`](crate::Context), or around a wgpu device that the
-//! program already has.
+//! Opening devices: from an adapter of a [`Context`](crate::Context), or around a wgpu device already in the program.
 
 use std::sync::{Arc, OnceLock};
 
@@ -53,8 +52,8 @@ fn wanted_features() -> wgpu::Features {
         | F::MEMORY_DECORATION_VOLATILE
 }
 
-/// How much memory wgpu takes from a driver at once. SwiftShader fills all of it with zeros, so that the usual 128 MiB for the first
-/// small buffer would be what a short program takes its time for.
+/// How much memory wgpu takes from a driver at once. SwiftShader fills all of the memory with zeros, so the usual 128
+/// MiB for the first small buffer would take up a short program's time.
 fn memory_hints(device_type: wgpu::DeviceType) -> wgpu::MemoryHints {
     match device_type {
         wgpu::DeviceType::Cpu => wgpu::MemoryHints::MemoryUsage,

@@ -1,15 +1,15 @@
-//! Failure as data: how a launch that went wrong *after* submission reports to its event and to
-//! every reader of its results.
+//! Failure as data: how a launch gone wrong *after* submission reports to the launch's event and to every reader of
+//! results.
 //!
-//! A launch that can fail owns an [`Outcome`]. The buffers written by the launch remember that outcome until
-//! overwritten, and a launch that reads such a buffer inherits the outcome. Once the batch has completed, the outcome
-//! is resolved from the status record that the kernel left behind.
+//! A launch able to fail owns an [`Outcome`]. The buffers written by the launch remember the outcome until overwritten,
+//! and a launch reading such a buffer inherits the outcome. Once the batch has completed, the outcome is resolved from
+//! the status record left behind by the kernel.
 //!
-//! Only launches that can fail after submission own an outcome: guarded and checked launches, launches with
-//! assertions, and readers of what such a launch wrote. Buffers keep, per byte range, the outcomes of all writers
-//! since the last overwrite ([`Taint`]): a read asks these outcomes, a launch inherits them; a host write, a fill or a
-//! clean copy ends them. `Launch::overwrite` says that a launch writes all of a buffer without reading any, which only
-//! the program can know; `DeviceBuffer::clear_error` accepts the contents as they are.
+//! Only launches able to fail after submission own an outcome: guarded and checked launches, launches with assertions,
+//! and readers of bytes written by such a launch. Buffers keep, per byte range, the outcomes of all writers since the
+//! last overwrite ([`Taint`]): a read asks for the outcomes, a launch inherits them; a host write, a fill or a clean
+//! copy ends them. `Launch::overwrite` says that a launch writes all of a buffer without reading any, as only the
+//! program can know; `DeviceBuffer::clear_error` accepts the contents as they are.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -44,7 +44,7 @@ pub enum ExecutionError {
         /// The source line of the loop with a marker below.
         excerpt: String,
     },
-    /// The kernel followed a pointer that leads nowhere (checked mode).
+    /// The kernel followed a pointer leading nowhere (checked mode).
     #[error(
         "kernel `{kernel}`: {reason} at {file}:{line}:{column}: pointer {address:#x}{} taken as `{pointee}`, \
          invocation {invocation}; it read as zero, and nothing was written there\n{excerpt}",
@@ -63,7 +63,7 @@ pub enum ExecutionError {
         reason: &'static str,
         /// The pointer's 64 bits.
         address: u64,
-        /// The allocation at that place, now or before: past which end, or which freed allocation, and where in the
+        /// The allocation at the place, now or before: the end passed, or the freed allocation, and the line of the
         /// program. Empty where the kernel does not check allocations
         /// ([`DeviceOptions::checked_allocations`](crate::DeviceOptions::checked_allocations)).
         found: std::sync::Arc<String>,
@@ -74,7 +74,8 @@ pub enum ExecutionError {
         /// The source line with a marker below.
         excerpt: Box<str>,
     },
-    /// A helper that takes an array of any length was given one that is shorter than an index that it used (checked mode).
+    /// A helper taking an array of any length was given an array shorter than an index used by the helper (checked
+    /// mode).
     #[error(
         "kernel `{kernel}`: index {index} of an array of {length} elements at {file}:{line}:{column}; the last element was \
          taken instead: compare the index with `arrayLength`\n{excerpt}"
@@ -88,9 +89,9 @@ pub enum ExecutionError {
         line: u32,
         /// 1-based column of the access, in characters.
         column: u32,
-        /// The index, of the invocation that wrote its own first. A negative index has its 32 bits.
+        /// The index, from the first invocation to write an index. A negative index has its 32 bits.
         index: u32,
-        /// Elements of the array that the helper was given.
+        /// Elements of the array given to the helper.
         length: u32,
         /// The source line with a marker below.
         excerpt: Box<str>,
@@ -111,7 +112,7 @@ pub enum ExecutionError {
         column: u32,
         /// The message with its values; `assertion failed: ` and the condition where none was given.
         message: Box<str>,
-        /// The invocation that failed first, counted with x fastest.
+        /// The first failing invocation, counted with x fastest.
         invocation: u32,
         /// True for a `panic`.
         panicked: bool,
@@ -131,19 +132,19 @@ pub enum ExecutionError {
         /// The outcome of the call.
         status: CallStatus,
     },
-    /// The sanitizer of the embedded adapter found the kernel wrong (`TOMBOLO_SANITIZE`). The results are those of a run in
-    /// which accesses out of bounds were moved to the last element.
+    /// The sanitizer of the embedded adapter found the kernel wrong (`TOMBOLO_SANITIZE`). In the results, accesses out
+    /// of bounds went to the last element.
     #[error("kernel `{kernel}`: {}", Listed(.defects))]
     Sanitizer {
         /// The kernel's entry point.
         kernel: String,
-        /// What was found, in the order in which it happened.
+        /// The defects found, in the order of their occurrence.
         defects: Arc<[KernelDefect]>,
     },
-    /// The launch read, or continued to write, a buffer that a failed launch had left undefined.
+    /// The launch read, or continued to write, a buffer left undefined by a failed launch.
     #[error("kernel `{kernel}` worked on the results of a failed launch: {cause}")]
     Inherited {
-        /// The entry point of the launch that inherited the failure.
+        /// The entry point of the inheriting launch.
         kernel: String,
         /// The inherited failure.
         #[source]
@@ -164,9 +165,9 @@ pub enum ExecutionError {
         /// The attempted operation.
         what: &'static str,
     },
-    /// A function of the host that serves a call of a running kernel waits for an end behind that kernel, and so behind
-    /// the function itself; or for another device of the kernel's card, whose devices take turns; or for an end behind
-    /// another kernel that calls functions of the same services, whose last free thread this is
+    /// A function of the host serving a call of a running kernel waits for an end behind the calling kernel, and so
+    /// behind the function itself; or for another device of the kernel's card, whose devices take turns; or for an end
+    /// behind another kernel calling functions of the same services, on the last free thread of the services
     /// ([`threads`](crate::calls::HostServicesBuilder::threads)).
     #[error(
         "`{handler}` serves calls of kernels that run on {device}, and must not wait for what runs there ({what}), which \
@@ -190,7 +191,7 @@ pub enum ExecutionError {
     WouldBlock {
         /// The attempted operation.
         what: &'static str,
-        /// What does not block.
+        /// The call without blocking.
         instead: &'static str,
     },
     /// The device is gone; none of its memory can be read any more.
@@ -225,7 +226,7 @@ pub(crate) struct Outcome {
     /// With inherited failures; known once both are.
     verdict: OnceLock<Result<(), Arc<ExecutionError>>>,
     inherits: Vec<Arc<Outcome>>,
-    /// The device that settles inherited outcomes, where different from the launch's device.
+    /// The device to settle inherited outcomes, where different from the launch's device.
     foreign: Option<Weak<DeviceShared>>,
 }
 
@@ -254,8 +255,8 @@ impl Outcome {
         })
     }
 
-    /// Settles the outcome with the launch's own report; failures of its inputs win, since inputs
-    /// come first. Settling twice keeps the first verdict.
+    /// Settles the outcome with the launch's own report; failures of the inputs win, since inputs come first. Settling
+    /// twice keeps the first verdict.
     pub(crate) fn settle(&self, own: Result<(), ExecutionError>) {
         let _ = self.own.set(own.map_err(Arc::new));
         // Inputs from another device may not be settled yet: the settling thread holds a queue here, and must not ask
@@ -310,8 +311,7 @@ impl Outcome {
         }
     }
 
-    /// Whether the launch or the transfer itself has failed, regardless of inherited failures; `None` while that is not
-    /// known.
+    /// Whether the launch or the transfer itself has failed, regardless of inherited failures; `None` while unknown.
     pub(crate) fn went_wrong(&self) -> Option<bool> {
         self.own.get().map(Result::is_err)
     }
@@ -361,7 +361,7 @@ impl Taint {
         self.ranges = kept;
     }
 
-    /// The outcomes on which the bytes of `range` depend, without those known to be good.
+    /// The outcomes on which the bytes of `range` depend, without outcomes known to be good.
     pub(crate) fn touching(&mut self, range: &std::ops::Range<u64>) -> Vec<Arc<Outcome>> {
         self.ranges.retain(|(_, known)| !known.succeeded());
         let mut found: Vec<Arc<Outcome>> = Vec::new();

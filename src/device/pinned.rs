@@ -1,20 +1,20 @@
 //! Mapped memory that stays while the host reads or writes the bytes.
 //!
-//! A view of mapped memory keeps wgpu's buffer, and no more. Once a device is destroyed, or lost to a lack of memory, the
-//! next poll that finds the queue empty, on any thread, gives the memory of all buffers back to the driver (wgpu-core
-//! 30.0.1, `Device::release_gpu_resources`), and views lead nowhere. What stops that is the lock of wgpu by which
-//! resources are destroyed: [`wgpu::Buffer::as_hal`] holds the lock for reading, and says whether the memory is still
-//! there. So bytes are looked at with that guard in hand.
+//! A view of mapped memory keeps wgpu's buffer, and no more. Once a device is destroyed, or lost to a lack of memory,
+//! the next poll that finds the queue empty, on any thread, gives the memory of all buffers back to the driver
+//! (wgpu-core 30.0.1, `Device::release_gpu_resources`), and views lead nowhere. Only wgpu's lock for destroying
+//! resources prevents such a release: [`wgpu::Buffer::as_hal`] holds the lock for reading, and says whether the memory
+//! is still there. So bytes are looked at with the lock's guard in hand.
 //!
 //! Other threads wait for the lock once one of them destroys something, and a thread must not take the lock twice: no
-//! call of wgpu while memory is pinned, and nothing that waits for other threads.
+//! call of wgpu while memory is pinned, and no wait for other threads.
 
 #![allow(unsafe_code)]
 
 /// Why mapped memory cannot be looked at.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unreachable {
-    /// The memory is gone with its device. Who finds that may be the first: the loss is told behind the end of the memory.
+    /// The memory is gone with its device. The finder may be the first: the loss is told behind the end of the memory.
     #[error("its device was destroyed or lost")]
     Gone,
     /// The memory is not mapped, in wgpu's words.

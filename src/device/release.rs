@@ -1,10 +1,10 @@
 //! Letting go of a device where nobody may enter its driver.
 //!
-//! A thread that running kernels wait for must stay out of drivers. NVIDIA's (580, H100) holds one lock of the whole
-//! process while a device is opened or ended, and the call lasts until the card has switched contexts, for which it
-//! waits for the kernels that run. If one of them waits for an answer of a thread that waits for that lock, nothing
-//! moves until the driver gives the card's contexts up (Xid 109, after four seconds): every device of the process is
-//! lost. So such threads hand what may be the last hold of a device to another thread.
+//! A thread awaited by running kernels must stay out of drivers. NVIDIA's driver (580, H100) holds a lock of the whole
+//! process while a device is opened or ended, and the call lasts until the card has switched contexts, after the end of
+//! running kernels. If such a kernel waits for an answer of a thread in wait for the lock, nothing moves until the
+//! driver gives the card's contexts up (Xid 109, after four seconds): every device of the process is lost. So such
+//! threads hand a possibly last hold of a device to another thread.
 
 use std::any::Any;
 use std::sync::Mutex;
@@ -12,13 +12,13 @@ use std::sync::Mutex;
 use super::exit;
 use super::wait::lock;
 
-/// What no thread could be had for.
+/// Holds left over when no thread could be had.
 static LEFT: Mutex<Vec<Box<dyn Any + Send>>> = Mutex::new(Vec::new());
 
 /// Drops `value` on another thread.
 pub(crate) fn release_elsewhere(value: impl Send + 'static) {
     lock(&LEFT).push(Box::new(value));
-    // A page has no threads, and no kernels that wait for one.
+    // A page has no threads, and no kernels waiting for a thread.
     if cfg!(web) {
         return release();
     }

@@ -4,8 +4,8 @@
 //! resident is asked to end; the resident is launched again behind the batch. The relay that launches a resident is in
 //! a module above this one.
 //!
-//! A thread that waits for a batch with a lease asks likewise, with the queue in hand, so that the next lease goes
-//! behind. Without residents that is one load.
+//! A thread waiting for a batch with a lease asks likewise, with the queue in hand, so the next lease goes behind.
+//! Without residents the question is a single load.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,7 @@ use super::wait::lock;
 
 /// A kernel that stays on the device until a thread needs the queue.
 pub(crate) trait Resident: Send + Sync {
-    /// Its number, as given to [`as_relay`].
+    /// The resident's number, as given to [`as_relay`].
     fn id(&self) -> u64;
     /// Asks the resident to end soon. Called with the queue in hand; never waits.
     fn interrupt(&self);
@@ -36,8 +36,8 @@ thread_local! {
     static RELAY: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Marks this thread's submission as the resident of that number itself, which must not be asked to end for its own
-/// submission.
+/// Marks this thread's submission as the work of the resident with this number: the resident must not be asked to end
+/// for its own submission.
 pub(crate) fn as_relay(id: u64) {
     RELAY.set(id);
 }

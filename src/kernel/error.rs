@@ -8,7 +8,7 @@ use super::diagnostic::Diagnostic;
 use super::globals::GlobalConflict;
 use crate::error_text::debug_by_text;
 
-/// Options of a [`ProgramBuilder`](super::ProgramBuilder) that do not go together.
+/// Incompatible options of a [`ProgramBuilder`](super::ProgramBuilder).
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProgramMistake {
@@ -23,14 +23,14 @@ pub enum ProgramMistake {
         /// The name.
         name: String,
     },
-    /// A file that was imported cannot be read.
+    /// An imported file cannot be read.
     #[error(
         "its import `{name}` cannot be read ({reason}): give the path of a text file, or the text itself, by `source`"
     )]
     Unreadable {
         /// The path.
         name: String,
-        /// What the system says.
+        /// The system's words.
         reason: String,
     },
     /// The program is to call the functions of more than one side.
@@ -39,9 +39,9 @@ pub enum ProgramMistake {
          second program"
     )]
     TwoCallees {
-        /// The option that was given first.
+        /// The option given first.
         first: &'static str,
-        /// The other one.
+        /// The other option.
         second: &'static str,
     },
     /// Functions cannot be named after a ring.
@@ -58,9 +58,9 @@ pub enum ProgramMistake {
         "two of its rings have one name, as `{first}` and as `{second}`: give each a name of its own"
     )]
     TwoRings {
-        /// The variable of the first one.
+        /// The variable of the first ring.
         first: String,
-        /// The variable of the other one.
+        /// The variable of the other ring.
         second: String,
     },
 }
@@ -76,7 +76,7 @@ pub enum KernelError {
     /// on the device.
     #[error("{0}")]
     Type(Box<Diagnostic>),
-    /// The program breaks a rule of WGSL, or needs a feature that the device does not have.
+    /// The program breaks a rule of WGSL, or needs a feature missing on the device.
     #[error("{0}")]
     Validation(Box<Diagnostic>),
     /// The text is too demanding for its readers, such as endlessly nested brackets
@@ -104,7 +104,7 @@ pub enum KernelError {
     /// shown.
     #[error("{0}")]
     Print(Box<Diagnostic>),
-    /// A pointer is used in a way that cannot be followed.
+    /// A pointer is used in a way impossible to follow.
     #[error("{0}")]
     Pointer(Box<Diagnostic>),
     /// The program has no compute entry point of that name.
@@ -114,20 +114,20 @@ pub enum KernelError {
         program: String,
         /// The name asked for.
         wanted: String,
-        /// The compute entry points that exist.
+        /// The existing compute entry points.
         available: Vec<String>,
     },
-    /// A value was set for a constant that the program does not declare.
+    /// A value was set for a constant not declared by the program.
     #[error("`{program}` declares no specialization constant {wanted}; it declares {}", listed(.available))]
     UnknownConstant {
         /// Name of the program.
         program: String,
         /// The name or id that was set.
         wanted: OverrideKey,
-        /// The constants that exist.
+        /// The existing constants.
         available: Vec<ConstantInfo>,
     },
-    /// A value was set whose type is not the declared one.
+    /// A value was set whose type is not the declared type.
     #[error(
         "the specialization constant `{name}` is of type {expected} and cannot be set to {given} ({}); \
          give it a value of type {expected}", kind(.given)
@@ -140,7 +140,7 @@ pub enum KernelError {
         /// The value that was set.
         given: ConstantValue,
     },
-    /// A value was set that the declared type cannot hold: too large, too small, infinite or not a number.
+    /// A value impossible for the declared type was set: too large, too small, infinite or not a number.
     #[error(
         "{given} is no value of the specialization constant `{name}`, which is of type {ty} (and must be finite)"
     )]
@@ -160,7 +160,7 @@ pub enum KernelError {
         /// The contradiction, and the remedy.
         mistake: ProgramMistake,
     },
-    /// The entry point uses constants that have neither a value nor a default.
+    /// The entry point uses constants with neither a value nor a default.
     #[error(
         "`{entry}` of `{program}` needs a value for {}, which has no default; the program declares {}",
         listed(.missing), listed(.available)
@@ -170,7 +170,7 @@ pub enum KernelError {
         program: String,
         /// The entry point.
         entry: String,
-        /// Every constant that lacks a value.
+        /// Every constant without a value.
         missing: Vec<ConstantInfo>,
         /// All constants of the program.
         available: Vec<ConstantInfo>,
@@ -180,13 +180,13 @@ pub enum KernelError {
     AmbiguousConstant {
         /// Name of the constant.
         name: String,
-        /// Its id.
+        /// The constant's id.
         id: Option<u16>,
     },
     /// An array's length came out as zero, negative, or not computable.
     #[error("{diagnostic}")]
     PrivateArrayLength {
-        /// Name of the variable, member or type that the array belongs to.
+        /// Name of the array's variable, member or type.
         array: String,
         /// The function around the declaration, if any.
         function: Option<String>,
@@ -195,19 +195,19 @@ pub enum KernelError {
         /// The place in the source.
         diagnostic: Box<Diagnostic>,
     },
-    /// The private memory that the entry point needs is more than the device takes, or the scratch memory that the
-    /// spilled arrays of a work-group need ([`SpillPolicy`](super::SpillPolicy)).
+    /// The private memory needed by the entry point is more than the device takes, or the scratch memory needed by the
+    /// spilled arrays of a work-group ([`SpillPolicy`](super::SpillPolicy)).
     #[error("{diagnostic}")]
     PrivateArrayTooLarge {
         /// Name of the largest array.
         array: String,
         /// The function around the declaration, if any.
         function: Option<String>,
-        /// Bytes of that array.
+        /// Bytes of the array.
         bytes: u64,
-        /// Bytes of all arrays that an invocation has at the same time.
+        /// Bytes of all arrays of an invocation at the same time.
         total: u64,
-        /// Bytes that may be used by an invocation.
+        /// Bytes allowed to an invocation.
         limit: u64,
         /// The place in the source.
         diagnostic: Box<Diagnostic>,

@@ -1,9 +1,9 @@
 //! A kernel's way to the heap: the bindings for the heap, and the arguments reached through them.
 //!
 //! The argument table has three reasons: the adapter has too few bindings; the kernel passes pointers to arguments to
-//! functions; or arguments lie in the heap that the kernel follows pointers into, and nothing may be bound twice where
-//! it is written. The last one is known only when the launch is, so that the kernel is compiled in another form then
-//! ([`Form`]), also for addresses that are less aligned than the type asks for.
+//! functions; or arguments lie in the heap of the kernel's pointers, and written memory may not be bound twice. The
+//! last reason is known only with the launch: the kernel is compiled in another form then ([`Form`]), also for
+//! addresses less aligned than the type asks for.
 
 use std::collections::BTreeSet;
 
@@ -21,10 +21,10 @@ use super::passes::pointers::{
 };
 use super::reflect::{ArgumentKind, Interface};
 
-/// How the heap is bound to kernels that follow pointers.
+/// How the heap is bound to kernels following pointers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct HeapSetup {
-    /// Bind groups that the device has.
+    /// Bind groups of the device.
     pub max_bind_groups: u32,
     /// Parts in which the heap is bound.
     pub segments: u32,
@@ -32,7 +32,7 @@ pub(crate) struct HeapSetup {
     pub segment_bytes: u32,
     /// Segments of the device's own memory.
     pub device_segments: u32,
-    /// The upper 16 bits of pointers into the first of them.
+    /// The upper 16 bits of pointers into the first segment.
     pub first_tag: u16,
     /// The heap begins where the low word of an address is zero.
     pub window_aligned: bool,
@@ -42,37 +42,37 @@ pub(crate) struct HeapSetup {
     pub mode: TranslationMode,
     /// Every dereference is tested.
     pub checked: bool,
-    /// Parts of the allocation table that checked kernels ask; with none, pointers are compared with the heap's span.
+    /// Parts of the allocation table for checked kernels; with none, pointers are compared with the heap's span.
     pub allocations: u32,
     /// Calls of the host order memory with barriers.
     pub barriers: bool,
-    /// Processors order the memory of calls by themselves, so that calls need no barriers.
+    /// Processors order the memory of calls by themselves: calls need no barriers.
     pub orders_calls: bool,
     /// The device has a loop budget, so calls back off while waiting.
     pub has_loop_budget: bool,
     /// Pointers in a node choose their binding apart from the rest of the node.
     pub pointers_apart: bool,
-    /// What kernels that follow pointers into lent memory keep of translations.
+    /// The translations kept by kernels following pointers into lent memory.
     pub hoists: Hoists,
     /// Posts of calls have separate memory.
     pub splits_ports: bool,
-    /// Invocations of a subgroup that call together share a packet.
+    /// Invocations of a subgroup calling together share a packet.
     pub packs_calls: bool,
-    /// Kernels that follow pointers into lent memory wait for pages that are missing.
+    /// Kernels following pointers into lent memory wait for missing pages.
     pub live_pages: bool,
     /// Such a page may be taken out of its frame while the kernel runs.
     pub evicts_pages: bool,
     /// The kernel may get a status record, which takes a binding.
     pub may_report: bool,
-    /// Storage arguments in the heap, for kernels that reach the heap anyway: these go through the heap's bindings as
-    /// well, so nothing is bound twice.
+    /// Storage arguments in the heap, for kernels with the heap bound anyway: the arguments go through the heap's
+    /// bindings as well, so nothing is bound twice.
     pub beside: Vec<Beside>,
 }
 
-/// A storage argument reached through the heap because it lies there.
+/// A storage argument in the heap, and so reached through the heap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Beside {
-    /// Its index in the interface.
+    /// The argument's index in the interface.
     pub argument: usize,
     /// The address is a multiple of 4, below the type's alignment.
     pub in_words: bool,
@@ -121,7 +121,7 @@ impl HeapSetup {
     ) -> Result<Option<PointerFacts>, KernelError> {
         let mut rows = rows;
         if self.is_system() {
-            // Pointers lead elsewhere: what the kernel has besides is bound as in any other kernel.
+            // Pointers lead elsewhere: other variables are bound as in any other kernel.
             rows.clear();
         } else if !rows.is_empty() || reaches_heap(module, entry) {
             rows.extend(global_rows(module, entry));
@@ -188,12 +188,12 @@ impl HeapSetup {
         }
     }
 
-    /// Pointers lead into memory of the host that is lent to launches.
+    /// Pointers lead into the host's memory, lent to launches.
     pub fn is_system(&self) -> bool {
         self.mode == TranslationMode::System
     }
 
-    /// Checked kernels ask what is allocated in the device's own memory, too.
+    /// Checked kernels ask for allocations in the device's own memory, too.
     pub fn asks_device(&self) -> bool {
         self.allocations > 0 && self.device_segments > 0
     }
@@ -206,8 +206,8 @@ impl HeapSetup {
         }
     }
 
-    /// The variables that must be in the argument table of a kernel following pointers, whatever arguments are given:
-    /// those passed to functions.
+    /// The variables passed to functions: always in the argument table of a kernel following pointers, with any
+    /// arguments.
     pub fn passed(module: &Module, entry: usize) -> Vec<TableRow> {
         let point = module.entry_points.get(entry);
         let passed = point.map_or_else(Vec::new, |point| pointers::passed(module, &point.function));
@@ -239,7 +239,7 @@ impl HeapSetup {
         self.with_beside(passed.into_iter().chain(bound.into_iter().skip(room)))
     }
 
-    /// The arguments of these rows, by index.
+    /// The arguments of the rows, by index.
     pub fn in_rows(interface: &Interface, rows: &[TableRow]) -> Vec<usize> {
         storage(interface)
             .filter(|&argument| {
@@ -249,7 +249,7 @@ impl HeapSetup {
             .collect()
     }
 
-    /// These arguments and those in the heap, in order.
+    /// The given arguments and those in the heap, in order.
     fn with_beside(&self, arguments: impl Iterator<Item = usize>) -> Vec<usize> {
         let beside = self.beside.iter().map(|beside| beside.argument);
         let all: BTreeSet<usize> = arguments.chain(beside).collect();

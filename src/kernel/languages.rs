@@ -1,16 +1,16 @@
-//! Every module that goes to wgpu, written in each language that wgpu's backends hand to drivers, for judges outside.
+//! Every module for wgpu, written in each language of wgpu's backends for drivers, for judges outside.
 //!
-//! Only a build with `--cfg shading_languages` has this room: `cargo xtask languages` makes such a build, runs suites of
-//! devices with it, and has the tools of each language judge what was written. No driver of Metal, Direct3D or OpenGL is
-//! needed to learn whether a pass makes what their languages lack.
+//! Only a build with `--cfg shading_languages` has this room: `cargo xtask languages` makes such a build, runs suites
+//! of devices with the build, and has the tools of each language judge the written modules. No driver of Metal,
+//! Direct3D or OpenGL is needed to learn whether a pass makes anything missing from their languages.
 //!
 //! # How it works
 //! 1. The environment names a folder, and a module is written there once: its files are named by a hash of the module.
 //! 2. naga's validator looks at the module with the capabilities of each language. Where the validator refuses, the file
 //!    ends in `.refused`: a device of such a backend has no such capability, so the same refusal is the error of
 //!    `Device::kernel` there.
-//! 3. Otherwise the module is written. A writer that fails leaves a file that ends in `.failed`, which is a fault of
-//!    naga's or of a pass.
+//! 3. Otherwise the module is written. A failing writer leaves a file ending in `.failed`: a fault of naga's or of a
+//!    pass.
 
 use std::fmt::Display;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -29,7 +29,7 @@ const FOLDER: &str = "TOMBOLO_LANGUAGES";
 /// No adapter has more bind groups.
 const GROUPS: u32 = 8;
 
-/// Modules of the runtime that are no kernels of programs.
+/// Modules of the runtime beside the kernels of programs.
 const RUNTIME: &[(&str, &str)] = &[
     ("fill", include_str!("../../shaders/fill.wgsl")),
     ("copy_bytes", include_str!("../../shaders/copy_bytes.wgsl")),
@@ -51,11 +51,11 @@ const RUNTIME: &[(&str, &str)] = &[
     ),
 ];
 
-/// A language that backends hand to drivers.
+/// A language of backends for drivers.
 struct Language {
-    /// How its files end.
+    /// The extension of the language's files.
     extension: &'static str,
-    /// What naga's writer can.
+    /// The capabilities of naga's writer.
     capabilities: fn() -> Capabilities,
     write: fn(&Module, &ModuleInfo) -> Result<Vec<u8>, String>,
 }
@@ -88,10 +88,10 @@ const LANGUAGES: &[Language] = &[
     },
 ];
 
-/// Writes a module in every language, if the environment asks for that.
+/// Writes a module in every language, if the environment asks for files.
 ///
 /// # Panics
-/// A file cannot be written: a suite that goes on would pass without a judgement.
+/// A file cannot be written: a suite going on would pass without a judgement.
 pub(crate) fn note(module: &Module, label: &str) {
     static RUNTIME_IS_WRITTEN: Once = Once::new();
     let Some(folder) = env::var_os(FOLDER).map(PathBuf::from) else {
@@ -146,7 +146,7 @@ fn text(error: impl Display) -> String {
     error.to_string()
 }
 
-/// What wgpu asks for unless a program says otherwise.
+/// wgpu's wishes unless a program says otherwise.
 fn checks() -> BoundsCheckPolicies {
     BoundsCheckPolicies {
         index: BoundsCheckPolicy::Restrict,
@@ -183,7 +183,7 @@ fn write_msl(module: &Module, info: &ModuleInfo) -> Result<Vec<u8>, String> {
 }
 
 fn write_hlsl(module: &Module, info: &ModuleInfo) -> Result<Vec<u8>, String> {
-    // The highest space that glslang knows.
+    // The highest space known to glslang.
     let bound_at = |register| hlsl::BindTarget {
         space: 7,
         register,
@@ -206,7 +206,7 @@ fn write_hlsl(module: &Module, info: &ModuleInfo) -> Result<Vec<u8>, String> {
     for name in reflection.entry_point_names {
         entries.push(name.map_err(text)?);
     }
-    // Compilers of HLSL are told an entry point, which naga may have renamed.
+    // Compilers of HLSL are told an entry point, possibly renamed by naga.
     let entry = entries.first().map_or("", String::as_str);
     Ok(format!("// {entry}\n{written}").into_bytes())
 }
@@ -220,7 +220,7 @@ fn write_glsl(module: &Module, info: &ModuleInfo) -> Result<Vec<u8>, String> {
         },
         ..glsl::Options::default()
     };
-    // A text has one entry point; those of kernels have no other.
+    // A text has a single entry point; texts of kernels have no other.
     let Some(entry) = module.entry_points.first() else {
         return Err("there is no entry point".to_owned());
     };

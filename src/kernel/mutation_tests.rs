@@ -1,7 +1,7 @@
 //! Texts of no author, made from real texts: the compiler takes each, or names the fault.
 //!
-//! `TOMBOLO_FUZZ_INPUTS` says how many are tried, `TOMBOLO_FUZZ_SEED` with which one the numbers begin.
-//! `fuzz/fuzz_targets/programs.rs` does the same with a fuzzer that learns.
+//! `TOMBOLO_FUZZ_INPUTS` says how many inputs are tried, `TOMBOLO_FUZZ_SEED` the seed of the first.
+//! `fuzz/fuzz_targets/programs.rs` does the same with a learning fuzzer.
 
 use std::panic::catch_unwind;
 use std::path::Path;
@@ -129,7 +129,7 @@ const WORDS: &[&str] = &[
     "𝒳",
 ];
 
-/// The shaders of the repository, of its tests and examples, and small texts of all shapes.
+/// The shaders of the repository, tests and examples included, and small texts of all shapes.
 fn corpus() -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut texts: Vec<String> = GROWING.iter().map(|(what, _)| text(what, 3)).collect();
@@ -143,7 +143,7 @@ fn corpus() -> Vec<String> {
             };
             match path.extension().and_then(|extension| extension.to_str()) {
                 Some("wgsl") => texts.push(content),
-                // What stands between quotes, braces of format strings included.
+                // The text between quotes, braces of format strings included.
                 Some("rs") => {
                     let quoted = content.split('"').filter(|part| part.contains("@compute"));
                     texts.extend(quoted.map(|part| part.replace("{{", "{").replace("}}", "}")));
@@ -238,7 +238,7 @@ fn input(corpus: &[String], seed: u64) -> String {
     mutated(source, other, &mut numbers)
 }
 
-/// What is wrong with the answer to an input, by whatever it fails: with the seed, the message and the text's beginning.
+/// The fault in the answer to an input, by any failure: with the seed, the message and the text's beginning.
 fn verdict(
     seed: u64,
     input: &str,

@@ -31,8 +31,8 @@ use form::{compile_options, heap_shape};
 #[non_exhaustive]
 pub struct KernelOptions {
     /// The expected target of the kernel's pointers (default: device memory). Where host and device share all memory
-    /// the answer makes no difference; `Disabled` refuses kernels that follow pointers. With `System` pointers lead into
-    /// any memory of the host that is lent to the launch ([`SystemMemory`](crate::system::SystemMemory)).
+    /// the answer makes no difference; `Disabled` refuses kernels that follow pointers. With `System` pointers lead
+    /// into any memory of the host lent to the launch ([`SystemMemory`](crate::system::SystemMemory)).
     pub pointers: TranslationMode,
     /// Test every pointer followed by the kernel (default:
     /// [`DeviceOptions::checked_pointers`](crate::DeviceOptions::checked_pointers)).
@@ -62,8 +62,7 @@ impl Default for KernelOptions {
 
 /// A kernel on a device: an entry point, specialized and compiled, ready to launch.
 ///
-/// Kernels come from [`Device::kernel`]; asking again for the same one costs a look-up. Cloning is
-/// cheap.
+/// Kernels come from [`Device::kernel`]; asking again for the same kernel costs a look-up. Cloning is cheap.
 #[derive(Clone)]
 pub struct Kernel {
     pub(crate) device: Arc<DeviceShared>,
@@ -230,8 +229,8 @@ impl KernelShared {
         self.in_form(device, origin, form)
     }
 
-    /// The kernel that follows pointers into lent memory and waits for pages that are missing; itself where it follows
-    /// none.
+    /// The kernel following pointers into lent memory and waiting for missing pages; the kernel itself where there are
+    /// no such pointers.
     ///
     /// # Errors
     /// Those of compiling a kernel.
@@ -377,8 +376,8 @@ fn shader_module(
         label: Some(&compiled.program),
         source: wgpu::ShaderSource::Naga(std::borrow::Cow::Owned(module)),
     };
-    // SAFETY: the one check that may be missing bounds loops so that none is without an end, and it is
-    // missing only where every loop of this very module has a constant number of passes.
+    // SAFETY: the only check possibly left out bounds loops, against loops without an end, and is left out only where
+    // every loop of this very module has a constant number of passes.
     #[allow(unsafe_code)]
     unsafe {
         device.raw.create_shader_module_trusted(descriptor, checks)
@@ -414,7 +413,7 @@ impl Kernel {
         &self.shared.compiled.private_arrays
     }
 
-    /// Bytes of scratch memory that an invocation has for its spilled arrays; 0 where none is spilled.
+    /// Bytes of scratch memory for an invocation's spilled arrays; 0 where none is spilled.
     pub fn scratch_bytes(&self) -> u64 {
         let spill = self.shared.compiled.spill.as_ref();
         spill.map_or(0, |spill| spill.bytes)
@@ -430,7 +429,7 @@ impl Kernel {
         &self.shared.plain.pipeline
     }
 
-    /// The device that the kernel belongs to.
+    /// The kernel's device.
     pub fn device(&self) -> Device {
         Device {
             shared: Arc::clone(&self.device),

@@ -1,5 +1,5 @@
-//! Ranges of one buffer in one dispatch. wgpu allows a buffer a single use there: what a kernel may write shares its buffer
-//! only with other storage bindings, and then all of them are bound for writing. The ranges themselves have to be apart.
+//! Ranges of a buffer in a dispatch. wgpu allows a buffer a single use there: a writable range shares the buffer only
+//! with other storage bindings, and then all of them are bound for writing. The ranges themselves have to be apart.
 //!
 //! Arguments, device globals and the counts of an indirect grid are judged here, by [`Bound::beside`]. Parts of buffers
 //! of the context are compared before they have a place on a device (`parts::buffers`).
@@ -14,13 +14,13 @@ use crate::memory::BufferView;
 pub(super) enum Use {
     /// As a uniform, or as the counts of a grid.
     Apart,
-    /// As storage that the kernel reads.
+    /// As storage read by the kernel.
     Read,
-    /// As storage that the kernel may write, or that is bound so because of others.
+    /// As storage writable by the kernel, or bound so because of others.
     Write,
 }
 
-/// A range that a dispatch binds.
+/// A range bound by a dispatch.
 pub(super) struct Bound<'l> {
     pub view: &'l BufferView,
     pub bound_as: Use,
@@ -31,7 +31,7 @@ pub(super) struct Bound<'l> {
 /// Whether an argument is bound elsewhere: in staging memory.
 pub(super) type IsStaged<'l> = &'l dyn Fn(usize, &BufferView) -> bool;
 
-/// What two ranges are to each other.
+/// The relation of two ranges.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Meeting {
     /// Nothing: different buffers, no writes, or copies in between.
@@ -65,7 +65,7 @@ impl Bound<'_> {
     }
 }
 
-/// The arguments of a kernel that are buffers, by their index.
+/// The buffer arguments of a kernel, by index.
 pub(super) fn arguments<'l>(
     interface: &'l Interface,
     given: &'l [Option<Given>],
@@ -94,7 +94,8 @@ pub(super) fn arguments<'l>(
 ///
 /// Arguments in the shared heap often lie in the same buffer, and may, as long as their bytes are apart, and so may
 /// arguments bound elsewhere according to `is_staged`. The result has a bit for each argument to be bound for writing
-/// because of another argument; no bits, if `through_heap` says that the kernel reaches all of them through the heap.
+/// because of another argument; no bits, if according to `through_heap` the kernel reaches all arguments through the
+/// heap.
 pub(super) fn check_aliases(
     kernel: &str,
     interface: &Interface,

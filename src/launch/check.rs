@@ -17,11 +17,11 @@ use crate::memory::heap::heap_of;
 pub(super) const MOST_DISPATCHES: u64 = 1 << 20;
 
 impl Launch {
-    /// Checks the launch without submitting it. Nothing is moved, and no memory allocated but for device globals and ports
-    /// of services that are new.
+    /// Checks the launch without submitting it. Nothing is moved, and no memory allocated but for new device globals
+    /// and new ports of services.
     ///
     /// # Errors
-    /// What [`Launch::submit`] would refuse now, but for a lack of memory.
+    /// Everything that [`Launch::submit`] would refuse now, but for a lack of memory.
     pub fn check(&mut self) -> Result<(), LaunchError> {
         self.check_alone()?;
         if !self.settings.buffers.is_empty() {
@@ -30,7 +30,7 @@ impl Launch {
         Ok(())
     }
 
-    /// As [`Launch::check`], but for what launches in front of this one may change: where buffers have their bytes.
+    /// As [`Launch::check`], but for the places of buffers' bytes, open to changes by launches in front.
     pub(super) fn check_alone(&mut self) -> Result<(), LaunchError> {
         self.validate()?;
         let device = Arc::clone(&self.kernel.device);
@@ -141,7 +141,7 @@ impl Launch {
         }
     }
 
-    /// The grid, as far as it is known before the launch runs.
+    /// The grid, as far as known before the launch runs.
     fn check_grid(&self) -> Result<(), LaunchError> {
         let Extents::Groups(groups) = self.extents()? else {
             return Ok(());

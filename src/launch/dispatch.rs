@@ -14,12 +14,12 @@ use crate::kernel::passes::grid::BYTES;
 use crate::kernel::pipeline::{Built, KernelShared};
 use crate::kernel::plan::Source;
 
-/// What a grid comes to.
+/// The work-groups of a grid, or their place.
 pub(super) enum Extents {
     Groups(Groups),
     /// The buffer with the number of work-groups, and the byte where the number begins.
     Indirect(wgpu::Buffer, u64),
-    /// In a buffer that is not brought to the device yet.
+    /// In a buffer not yet on the device.
     Elsewhere,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Dispatches<'a> {
 }
 
 impl<'a> Dispatches<'a> {
-    /// The dispatches of a launch whose arguments are on the device; `groups` is its grid, where that is known.
+    /// The dispatches of a launch whose arguments are on the device; `groups` is the grid, where known.
     pub(super) fn of(
         launch: &Launch,
         kernel: &'a KernelShared,

@@ -18,12 +18,12 @@ pub enum LaunchError {
     UnknownArgument {
         /// The entry point.
         kernel: String,
-        /// The name that was given.
+        /// The name given.
         argument: String,
         /// The existing arguments, with their types.
         available: String,
     },
-    /// A buffer of the context could not be brought to the device. Nothing is lost by that.
+    /// A buffer of the context could not be brought to the device. Nothing is lost.
     #[error("kernel `{kernel}`: `{argument}`: {source}")]
     Buffer {
         /// The entry point.
@@ -56,12 +56,12 @@ pub enum LaunchError {
         kernel: String,
         /// The argument.
         argument: String,
-        /// What the kernel declares.
+        /// The kernel's declaration.
         expected: String,
         /// The given fraction.
         given: &'static str,
     },
-    /// The Rust element type does not lie in memory as the WGSL one does.
+    /// The Rust element type does not lie in memory as the WGSL type does.
     #[error(
         "kernel `{kernel}`: `{argument}` has elements of {stride} bytes ({wgsl}){padding}, but the \
          buffer's `{element}` has {element_bytes}: {}", hint(.padding, *.stride)
@@ -103,7 +103,7 @@ pub enum LaunchError {
         /// Bytes of the Rust type.
         value_bytes: usize,
     },
-    /// The buffer is smaller than what the kernel declares.
+    /// The buffer is smaller than the kernel declares.
     #[error(
         "kernel `{kernel}`: `{argument}` ({wgsl}) needs at least {needed} bytes, and was given {given}"
     )]
@@ -114,7 +114,7 @@ pub enum LaunchError {
         argument: String,
         /// The WGSL type.
         wgsl: String,
-        /// Bytes that the type needs.
+        /// Bytes needed by the type.
         needed: u64,
         /// Bytes that were given.
         given: u64,
@@ -164,8 +164,8 @@ pub enum LaunchError {
         /// The device's name.
         device: String,
     },
-    /// A slice of an imported buffer starts where the adapter cannot bind, or ends inside a word of 4 bytes, and the buffer
-    /// lacks the usages with which the launch could work on a copy.
+    /// A slice of an imported buffer starts where the adapter cannot bind, or ends inside a word of 4 bytes, and the
+    /// buffer lacks the usages for work on a copy.
     #[error(
         "kernel `{kernel}`: `{argument}` is {bytes} bytes from byte {offset} on; {device} binds only whole words of 4 \
          bytes, at multiples of {alignment}: give the buffer wgpu usage {needed:?}, so that the launch can work on a copy"
@@ -179,9 +179,9 @@ pub enum LaunchError {
         offset: u64,
         /// Bytes of the slice.
         bytes: u64,
-        /// The alignment that the adapter needs, in bytes.
+        /// The alignment needed by the adapter, in bytes.
         alignment: u32,
-        /// The usages that are missing.
+        /// The missing usages.
         needed: wgpu::BufferUsages,
         /// The device's name.
         device: String,
@@ -215,14 +215,14 @@ pub enum LaunchError {
         /// The other argument.
         second: String,
     },
-    /// An imported buffer lacks a usage that the binding needs.
+    /// An imported buffer lacks a usage needed by the binding.
     #[error("kernel `{kernel}`: `{argument}` needs a buffer with wgpu usage {needed:?}")]
     MissingUsage {
         /// The entry point.
         kernel: String,
         /// The argument.
         argument: String,
-        /// The usage that is missing.
+        /// The missing usage.
         needed: wgpu::BufferUsages,
     },
     /// The buffer belongs to another device than the kernel.
@@ -237,7 +237,7 @@ pub enum LaunchError {
         /// The buffer's device.
         other: String,
     },
-    /// The kernel declares an argument that launches cannot bind.
+    /// The kernel declares an argument unbindable by launches.
     #[error(
         "kernel `{kernel}`: `{argument}` is a {wgsl}, which launches cannot bind: bind buffers, \
          textures and samplers, or use the wgpu pipeline from Kernel::raw"
@@ -278,7 +278,7 @@ pub enum LaunchError {
         kernel: String,
         /// The dimension.
         axis: &'static str,
-        /// Invocations in it.
+        /// Invocations in the dimension.
         invocations: u64,
     },
     /// The grid is cut into more dispatches than a launch may have.
@@ -289,7 +289,7 @@ pub enum LaunchError {
     GridTooManyDispatches {
         /// The kernel's entry point.
         kernel: String,
-        /// Dispatches that the grid takes.
+        /// Dispatches needed by the grid.
         dispatches: u64,
         /// The most for a launch on this device.
         limit: u64,
@@ -330,7 +330,7 @@ pub enum LaunchError {
     /// Profiling was asked for where there are no timestamps.
     #[error(transparent)]
     Profiling(#[from] ProfilingError),
-    /// The variant of the kernel that the grid needs could not be built.
+    /// The kernel's variant for the grid could not be built.
     #[error(transparent)]
     Kernel(#[from] Box<KernelError>),
     /// More room for printed lines was asked for than a kernel can be given.
@@ -341,7 +341,7 @@ pub enum LaunchError {
     PrintCapacity {
         /// The entry point.
         kernel: String,
-        /// Bytes that were asked for.
+        /// Bytes asked for.
         capacity: u64,
         /// Bytes that can be had.
         limit: u64,
@@ -354,13 +354,13 @@ pub enum LaunchError {
         /// wgpu's own words.
         message: String,
     },
-    /// A buffer command that belongs to the launch failed.
+    /// A buffer command of the launch failed.
     #[error(transparent)]
     Memory(#[from] MemoryError),
     /// The shared heap refused: a pointer argument is wrong, or the host has access to the heap now.
     #[error(transparent)]
     Heap(#[from] HeapError),
-    /// A device global that the kernel names has no memory on the device.
+    /// A device global named by the kernel has no memory on the device.
     #[error(transparent)]
     Global(#[from] Box<GlobalError>),
     /// The kernel calls functions of the host, and was given no services.
@@ -373,7 +373,7 @@ pub enum LaunchError {
         /// What the program calls.
         functions: String,
     },
-    /// The services do not serve a function as the program was made for it.
+    /// The services do not serve a function in the form expected by the program.
     #[error(
         "kernel `{kernel}` calls `{function}`, and the services have {found}: give the launch the services that \
          the program was made with, or ones with the same functions"
@@ -383,10 +383,10 @@ pub enum LaunchError {
         kernel: String,
         /// What the program calls.
         function: String,
-        /// What the services have.
+        /// The services' functions.
         found: String,
     },
-    /// The kernel follows pointers into memory that is lent to launches, and was given none.
+    /// The kernel follows pointers into memory lent to launches, and was given none.
     #[error(
         "kernel `{kernel}` follows pointers into lent memory (TranslationMode::System): lend it some, and run it with \
          Launch::run_system"
@@ -395,7 +395,7 @@ pub enum LaunchError {
         /// The entry point.
         kernel: String,
     },
-    /// The kernel waits for answers of the host, which the device does not let a running kernel see.
+    /// The kernel waits for answers of the host, but the device does not show such answers to a running kernel.
     #[error(
         "kernel `{kernel}` waits for `{functions}` of the host, and {device} shows no answer to a running kernel \
          ({why}): split the call, that is, begin it with `…_begin` and ask for its answer with `…_collect` in the \
@@ -408,7 +408,7 @@ pub enum LaunchError {
         functions: String,
         /// The device's name.
         device: String,
-        /// Why it shows none.
+        /// Why the device shows none.
         why: String,
     },
     /// The kernel would wait for a server on its own device, where kernels run in turn.
@@ -441,7 +441,7 @@ pub enum LaunchError {
     ServerStopped {
         /// The entry point.
         kernel: String,
-        /// What became of the server.
+        /// The server's fate.
         why: String,
     },
     /// There is no memory for the ports of the services.

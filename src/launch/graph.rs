@@ -1,4 +1,4 @@
-//! Launch graphs: launches that are put together once, and submitted as a whole again and again.
+//! Launch graphs: launches put together once, and submitted as a whole again and again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,14 +8,14 @@ use crate::device::{Device, DeviceShared, Event, WaitError, unique_id};
 use crate::error_text::debug_by_text;
 
 /// Launches in an order, submitted together with one call, as often as wanted; between two submissions values, buffers
-/// and grids of single launches may change ([`LaunchGraph::launch_mut`]). All launches are checked before the first one
-/// is submitted, as far as those in front do not decide, and arguments that have not changed since the last time are
-/// neither checked nor bound anew.
+/// and grids of single launches may change ([`LaunchGraph::launch_mut`]). All launches are checked before the first is
+/// submitted, as far as launches in front do not decide, and arguments unchanged since the last time are neither
+/// checked nor bound anew.
 ///
-/// Launches on one device run in the order in which they were added, and each sees what those in front have written.
-/// Several devices work at the same time. A [`Buffer`](crate::Buffer) of the context takes its bytes from device to device
-/// by itself; what else has to have ended before is named by [`LaunchGraph::add_after`], for which the submitting thread
-/// waits, so that launches added behind such a one are submitted later as well.
+/// Launches on a device run in the order of their addition, and each sees the writes of the launches in front. Several
+/// devices work at the same time. A [`Buffer`](crate::Buffer) of the context takes its bytes from device to device by
+/// itself; [`LaunchGraph::add_after`] names other launches to have ended before. The submitting thread waits for such
+/// launches, so launches added behind a waiting launch are submitted later as well.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), tombolo::Error> {
@@ -56,7 +56,7 @@ pub struct LaunchGraph {
 #[derive(Debug)]
 struct Node {
     launch: Launch,
-    /// Nodes that have to have ended, by their places.
+    /// Nodes to have ended, by their places.
     after: Vec<usize>,
 }
 
@@ -74,7 +74,7 @@ impl Default for LaunchGraph {
 }
 
 impl LaunchGraph {
-    /// A graph without launches, of which a submission does nothing.
+    /// A graph without launches: a submission does nothing.
     pub fn new() -> Self {
         Self {
             id: unique_id(),
@@ -82,7 +82,7 @@ impl LaunchGraph {
         }
     }
 
-    /// Adds a launch behind all others. A mistake in its arguments is the error of [`LaunchGraph::submit`].
+    /// Adds a launch behind all others. A mistake in the arguments is the error of [`LaunchGraph::submit`].
     pub fn add(&mut self, launch: Launch) -> GraphNode {
         let place = self.nodes.len();
         self.nodes.push(Node {
@@ -95,9 +95,9 @@ impl LaunchGraph {
         }
     }
 
-    /// As [`LaunchGraph::add`], of a launch that is not submitted before those at `nodes` have ended. On the launch's own
-    /// device they have by themselves, and cost nothing here; for another device the submitting thread waits, as
-    /// [`Device::after`] does.
+    /// As [`LaunchGraph::add`], of a launch submitted only when the launches at `nodes` have ended. On the launch's own
+    /// device earlier launches have ended by themselves, and cost nothing here; for another device the submitting
+    /// thread waits, as [`Device::after`] does.
     ///
     /// # Errors
     /// [`GraphError::Foreign`].
@@ -124,8 +124,8 @@ impl LaunchGraph {
     }
 
     /// A launch, to be changed between two submissions: [`Launch::set_value`], [`Launch::set_buffer`],
-    /// [`Launch::set_texture`], [`Launch::set_sampler`], [`Launch::set_workgroups`], [`Launch::set_invocations`]; or to be
-    /// replaced by another one, on whichever device.
+    /// [`Launch::set_texture`], [`Launch::set_sampler`], [`Launch::set_workgroups`], [`Launch::set_invocations`]; or to
+    /// be replaced by another, on any device.
     ///
     /// # Errors
     /// [`GraphError::Foreign`].
@@ -137,9 +137,9 @@ impl LaunchGraph {
     /// Checks all launches, and submits none.
     ///
     /// # Errors
-    /// [`GraphError::Launch`] for the first that [`Launch::check`] refuses, but for what depends on where buffers of the
-    /// context have their bytes, which launches in front may change. [`GraphError::Wait`] where this thread may not wait
-    /// for a launch that another one follows.
+    /// [`GraphError::Launch`] for the first launch refused by [`Launch::check`], but for faults dependent on where
+    /// buffers of the context have their bytes: launches in front may change the place. [`GraphError::Wait`] where this
+    /// thread may not wait for a launch followed by another.
     pub fn check(&mut self) -> Result<(), GraphError> {
         for place in 0..self.nodes.len() {
             let checked = self.nodes[place].launch.check_alone();
@@ -161,9 +161,9 @@ impl LaunchGraph {
     /// Records every launch into the open batch of its device, in order, as [`Launch::submit`] does.
     ///
     /// # Errors
-    /// As [`LaunchGraph::check`], with nothing submitted. What cannot be known beforehand, such as a lack of memory or a
-    /// device that is lost meanwhile, is [`GraphError::Launch`], and [`GraphError::Wait`] a failure of a launch on another
-    /// device that [`LaunchGraph::add_after`] names; both with the launches in front, which were submitted.
+    /// As [`LaunchGraph::check`], with nothing submitted. A fault unknown beforehand, such as a lack of memory or a
+    /// device lost meanwhile, is [`GraphError::Launch`], and [`GraphError::Wait`] a failure of a launch on another
+    /// device named by [`LaunchGraph::add_after`]; both with the submitted launches in front.
     pub fn submit(&mut self) -> Result<GraphRun, GraphError> {
         self.check()?;
         let mut events: Vec<Event> = Vec::with_capacity(self.nodes.len());
@@ -179,7 +179,8 @@ impl LaunchGraph {
         Ok(self.run(events))
     }
 
-    /// Waits for what a launch follows on other devices, while all devices work at what they have.
+    /// Waits for launches named by [`LaunchGraph::add_after`] on other devices, while all devices go on with their
+    /// work.
     fn await_before(&self, place: usize, events: &[Event]) -> Result<(), WaitError> {
         let node = &self.nodes[place];
         let device = Device {
@@ -194,7 +195,7 @@ impl LaunchGraph {
                     .iter()
                     .any(|known| Arc::ptr_eq(known, &event.device))
                 {
-                    // What goes wrong is told by the events.
+                    // Failures are told by the events.
                     let _ = event.device.flush();
                     flushed.push(&event.device);
                 }
@@ -243,7 +244,7 @@ impl LaunchGraph {
     }
 }
 
-/// What helps who may not wait.
+/// Advice for threads that may not wait.
 const INSTEAD: &str = "submit a graph for each device, and `.await` their events";
 
 /// One submission of a [`LaunchGraph`].
@@ -262,7 +263,7 @@ impl GraphRun {
     /// The event of a launch.
     ///
     /// # Errors
-    /// [`GraphError::Foreign`], also for a launch that was added behind the submission.
+    /// [`GraphError::Foreign`], also for a launch added behind the submission.
     pub fn event(&self, node: GraphNode) -> Result<&Event, GraphError> {
         let is_ours = node.graph == self.graph;
         let event = self.events.get(node.place).filter(|_| is_ours);
@@ -307,7 +308,7 @@ pub enum GraphError {
         /// Why.
         source: Box<LaunchError>,
     },
-    /// A launch was to follow another one, on another device, that has failed, or that this thread may not wait for.
+    /// A launch was to follow another, on another device, but the other has failed, or this thread may not wait there.
     #[error(
         "launch {node} of the graph, of kernel `{kernel}` of {program}, with {} in front submitted, waits for another \
          device in vain: {source}", run.events.len()
@@ -324,7 +325,7 @@ pub enum GraphError {
         /// The failure, or why there is no wait.
         source: WaitError,
     },
-    /// The launch is not one of this graph.
+    /// The launch does not belong to this graph.
     #[error(
         "launch {node} is one of another graph, or was added later: ask the graph that gave it"
     )]

@@ -2,7 +2,7 @@
 
 use super::error::LaunchError;
 
-/// The extent of a grid in up to three dimensions. Dimensions that are left out count 1.
+/// The extent of a grid in up to three dimensions. Omitted dimensions count 1.
 ///
 /// ```
 /// use tombolo::launch::Extent;
@@ -12,7 +12,7 @@ use super::error::LaunchError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extent {
     counts: [u64; 3],
-    /// A number that is no extent, for the launch to refuse.
+    /// A number unfit as an extent, for the launch to refuse.
     negative: Option<i32>,
 }
 
@@ -83,7 +83,7 @@ impl From<(u32, u32, u32)> for Extent {
     }
 }
 
-/// Work-groups of a grid, and how they are cut into dispatches.
+/// Work-groups of a grid, and the cuts into dispatches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Groups {
     pub(crate) counts: [u32; 3],
@@ -93,7 +93,7 @@ pub(crate) struct Groups {
     limits: [u32; 3],
 }
 
-/// Neighbouring work-groups of a grid: the first one, and how many in each dimension.
+/// Neighbouring work-groups of a grid: the first, and how many in each dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct GridPart {
     pub(crate) base: [u32; 3],
@@ -101,7 +101,7 @@ pub(crate) struct GridPart {
 }
 
 impl GridPart {
-    /// Two parts that make up this one, in the order of their work-groups; `None` for a single work-group.
+    /// Two parts adding up to the whole part, in the order of their work-groups; `None` for a single work-group.
     pub(crate) fn halves(self) -> Option<[Self; 2]> {
         let axis = (0..3).rev().find(|axis| self.size[*axis] > 1)?;
         let (mut first, mut second) = (self, self);
@@ -113,7 +113,7 @@ impl GridPart {
 }
 
 impl Groups {
-    /// Work-groups that cover `invocations` (rounded up), or as given.
+    /// Work-groups covering `invocations` (rounded up), or as given.
     pub(crate) fn new(
         kernel: &str,
         extent: Extent,
@@ -162,7 +162,7 @@ impl Groups {
         }
     }
 
-    /// The same grid, of which these work-groups alone are dispatched.
+    /// The same grid, with only the work-groups of `part` dispatched.
     pub(crate) fn only(self, part: GridPart) -> Self {
         Self { part, ..self }
     }
@@ -179,7 +179,7 @@ impl Groups {
         for (limit, count) in limits.iter_mut().zip(self.part.size) {
             let most = u64::from(*limit).min(left).max(1);
             *limit = most as u32;
-            // A dimension that is cut has the further ones go one by one.
+            // After a cut dimension, the further dimensions go one by one.
             left = match u64::from(count) > most {
                 true => 1,
                 false => left / u64::from(count.max(1)),
@@ -211,7 +211,7 @@ impl Groups {
         self.part.size == self.counts && extents.all(|(&count, limit)| count <= limit)
     }
 
-    /// The dispatches that cover the grid: base and size of each, in groups.
+    /// The dispatches covering the grid: base and size of each, in groups.
     pub(crate) fn tiles(&self) -> impl Iterator<Item = ([u32; 3], [u32; 3])> + use<> {
         let Self { part, limits, .. } = *self;
         let steps = move |axis: usize| {

@@ -16,22 +16,23 @@ use crate::memory::heap::{WaitingCommand, heap_of};
 use crate::span::span;
 
 impl Launch {
-    /// Records the launch into the device's open batch and returns its event.
+    /// Records the launch into the device's open batch and returns the launch's event.
     ///
     /// A grid of no invocations is no error and runs nothing. A launch using the shared heap waits while another thread
     /// has the heap ([`Launch::host_access`]).
     ///
     /// # Errors
-    /// [`LaunchError`] for everything that can be known beforehand; [`LaunchError::Heap`] with
-    /// [`HeapError::HostAccess`] where this thread has a [`HostAccess`](crate::heap::HostAccess) of a heap used by the
-    /// launch. What goes wrong later is the event's error.
+    /// [`LaunchError`] for every fault known beforehand; [`LaunchError::Heap`] with [`HeapError::HostAccess`] where
+    /// this thread has a [`HostAccess`](crate::heap::HostAccess) of a heap used by the launch. A later fault is the
+    /// event's error.
     pub fn submit(&mut self) -> Result<Event, LaunchError> {
         let _span = span!("launch", kernel = %self.kernel.shared.name, device = %self.kernel.device.capabilities.name);
         let policy = (self.settings.heap).unwrap_or(self.kernel.device.options.host_access);
         let mut waiting = WaitingCommand::new(policy);
         let ground = Ground::of(self);
         let ending = loop {
-            // Nothing is held here: whoever has the heap may ask for anything, and making room may wait for its turn.
+            // Nothing is held here: a holder of the heap may ask for anything, and making room may wait for the heap's
+            // turn.
             Parts::ready(self)?;
             match self.attempt(&ground) {
                 Ok(ending) => break Some(ending),
@@ -97,7 +98,7 @@ impl Launch {
     }
 }
 
-/// Records a launch whose parts have acquired what they need: nobody else's launch comes between.
+/// Records a launch whose parts have acquired their resources: nobody else's launch comes between.
 fn record(
     to: &Submission<'_>,
     parts: &mut Parts<'_>,
@@ -114,7 +115,7 @@ fn record(
     }
     let mut places = parts.place(to, queue)?;
     let bound = bind(to, parts, queue, &places, kept)?;
-    // The last that may refuse: nothing is recorded yet but copies to staging memory.
+    // The last step with a possible refusal: nothing is recorded yet but copies to staging memory.
     parts.enter(to, queue, outcome.as_ref())?;
     parts.before(to, queue);
     to.dispatches.record(to, queue, &bound, &mut places);
@@ -133,7 +134,7 @@ fn record(
     Ok((bound, ending))
 }
 
-/// The outcome of bytes that did not come back from staging memory.
+/// The outcome of bytes not back from staging memory.
 fn lost(to: &Submission<'_>, error: &LaunchError) -> Arc<Outcome> {
     let lost = Outcome::new(Arc::clone(&to.kernel.name), Vec::new());
     let message = error.to_string();

@@ -96,7 +96,7 @@ impl Trace {
         Ok(trace)
     }
 
-    /// A trace, and the layer that records it, for the program's own subscriber.
+    /// A trace, and the recording layer, for the program's own subscriber.
     ///
     /// # Errors
     /// [`TraceError::Create`]; [`TraceError::Recording`] while there is another trace.
@@ -273,7 +273,7 @@ fn micros(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e3
 }
 
-/// A number of this thread, and its name.
+/// A number of this thread, and the thread's name.
 fn this_thread() -> (u64, String) {
     static LAST: AtomicU64 = AtomicU64::new(0);
     thread_local! {
@@ -287,7 +287,7 @@ fn this_thread() -> (u64, String) {
     (number, name)
 }
 
-/// What a span has been given, and when it was entered.
+/// A span's fields, and the time of entry.
 #[derive(Default)]
 struct Seen {
     fields: Object,

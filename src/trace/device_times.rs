@@ -1,7 +1,7 @@
-//! The times of devices in a trace: each launch lies between two timestamps, and what they say goes to the file.
+//! The times of devices in a trace: each launch lies between two timestamps, and both go to the file.
 //!
-//! A device's clock begins at a moment that only its driver knows. A launch has ended before the host learns of it, so
-//! the smallest distance that was ever seen between the two is the best guess of the clock's beginning.
+//! A device's clock begins at a moment known only to the driver. A launch has ended before the host learns of the end,
+//! so the smallest distance ever seen between the two is the best guess of the clock's beginning.
 
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::device::wait::lock;
 /// The trace that is being recorded.
 static CURRENT: Mutex<Weak<Recording>> = Mutex::new(Weak::new());
 
-/// Makes `recording` the one that has the devices' times; `false` while there is another.
+/// Makes `recording` the owner of the devices' times; `false` while there is another.
 pub(super) fn begin(recording: &Arc<Recording>) -> bool {
     let mut current = lock(&CURRENT);
     // A subscriber keeps the recording for good.

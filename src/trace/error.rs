@@ -13,7 +13,7 @@ pub enum TraceError {
     Create {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The system's words.
         message: String,
     },
     /// Another trace is being recorded: devices have one set of times.
@@ -29,7 +29,7 @@ pub enum TraceError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said first.
+        /// The system's first words.
         message: String,
     },
 }

@@ -1,7 +1,7 @@
 //! Objects of JSON, as far as traces have them: texts, numbers, and objects in objects.
 //!
-//! The crate serde_json is no dependency of the library: words and its values can be compared there, so that a program
-//! in whose build it is may no longer leave the type of a sum or of a literal to the compiler.
+//! The crate serde_json is no dependency of the library: words and values of serde_json can be compared there, so a
+//! program with the crate in the build may no longer leave the type of a sum or of a literal to the compiler.
 
 use std::fmt::{self, Write as _};
 
@@ -36,7 +36,7 @@ impl Object {
     }
 }
 
-/// What is a number in JSON as it is displayed: finite ones.
+/// Numbers displayed as numbers of JSON: finite numbers.
 pub(super) trait Number: fmt::Display {}
 
 impl Number for u64 {}

@@ -1,7 +1,7 @@
-//! What a run did, and when: a file of spans for a viewer of traces.
+//! The work of a run, with times: a file of spans for a viewer of traces.
 //!
-//! The runtime opens spans of the crate `tracing` where a program may lose time (`src/span.rs`). `chrome.rs` writes them to a file, with
-//! the times of the devices beside them (`device_times.rs`).
+//! The runtime opens spans of the crate `tracing` where a program may lose time (`src/span.rs`). `chrome.rs` writes the
+//! spans to a file, with the times of the devices beside them (`device_times.rs`).
 
 #[cfg(feature = "trace")]
 mod chrome;

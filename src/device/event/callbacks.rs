@@ -1,8 +1,8 @@
-//! Callbacks at the end of commands, and the thread of a device that runs them.
+//! Callbacks at the end of commands, and the device's thread to run callbacks.
 //!
-//! Futures are woken by threads that may have locks in hand, or serve calls of kernels. A callback is the program's own code,
-//! which may wait and submit; so the waker of a callback only puts it in a queue, and a thread with nothing in hand polls
-//! and calls. The first callback starts the thread, which ends with its device.
+//! Futures are woken by threads with locks possibly in hand, or serving calls of kernels. A callback is the program's
+//! own code, and may wait and submit; so the waker of a callback only puts the callback in a queue, and a thread with
+//! nothing in hand polls and calls. The first callback starts the thread, and the thread ends with the device.
 
 // On a page callbacks are tasks of the page, and none of this has a thread.
 #![cfg_attr(web, allow(dead_code))]
@@ -29,14 +29,14 @@ impl Event {
     /// Calls `callback` with the result when the command is done: when [`Event::wait`] would return. The batch with the
     /// command is submitted for that, and nobody has to wait.
     ///
-    /// Callbacks of a device run one after the other, on a thread of the runtime's, and never on the calling thread, also where the
-    /// command is done already. A callback may do anything, waiting and submitting included; others wait for its end
-    /// meanwhile. Those of one device whose commands end by themselves run in the order of the ends, as far as these can be
-    /// told apart. A panic in a callback is logged and goes no further. A pending callback keeps the device alive; when the
-    /// process ends, pending callbacks are not run.
+    /// Callbacks of a device run one after the other, on a thread of the runtime's, and never on the calling thread,
+    /// also where the command is done already. A callback may do anything, waiting and submitting included; others wait
+    /// for its end meanwhile. Callbacks of a device whose commands end by themselves run in the order of the ends, as
+    /// far as the ends can be told apart. A panic in a callback is logged and goes no further. A pending callback keeps
+    /// the device alive; when the process ends, pending callbacks are not run.
     ///
-    /// Where no thread can be started, this waits for the command and calls `callback` itself. In a browser `callback` is a
-    /// task of the page.
+    /// Where no thread can be started, the calling thread waits for the command and runs `callback`. In a browser
+    /// `callback` is a task of the page.
     ///
     /// ```no_run
     /// # use tombolo::{Constants, Context, DeviceBuffer, Program};
@@ -80,7 +80,7 @@ impl Event {
     }
 }
 
-/// The result of a wait without a deadline, which is never late.
+/// The result of a wait without a deadline, never late.
 fn result_of(waited: Result<(), WaitError>) -> Ended {
     match waited {
         Ok(()) | Err(WaitError::Deadline) => Ok(()),
@@ -88,7 +88,7 @@ fn result_of(waited: Result<(), WaitError>) -> Ended {
     }
 }
 
-/// The callbacks of a device that may have to run, and their thread.
+/// The callbacks of a device with a possible run ahead, and their thread.
 #[derive(Default)]
 pub(crate) struct CallbackQueue {
     tasks: Arc<Tasks>,
@@ -146,7 +146,7 @@ impl Tasks {
         }
     }
 
-    /// The device is gone, which every callback that may still have to run keeps alive.
+    /// The device is gone: every callback with a possible run ahead keeps the device alive.
     fn close(&self) {
         let left = {
             let mut state = lock(&self.state);
@@ -181,7 +181,7 @@ impl Tasks {
     }
 }
 
-/// A callback and what it waits for.
+/// A callback and the awaited command.
 struct Task {
     /// `None` once called.
     pending: Mutex<Option<(EventFuture, Callback)>>,

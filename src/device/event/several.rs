@@ -23,8 +23,8 @@ impl Event {
     /// As [`Event::wait_all`], giving up after `timeout`.
     ///
     /// # Errors
-    /// As [`Event::wait_all`]; [`WaitError::Deadline`] when a command was not done in time, and none of those that were has
-    /// failed.
+    /// As [`Event::wait_all`]; [`WaitError::Deadline`] when a command was not done in time, and no command done in time
+    /// has failed.
     pub fn wait_all_timeout(events: &[&Self], timeout: Duration) -> Result<(), WaitError> {
         Self::wait_for_all(events, Some(timeout))
     }
@@ -54,11 +54,12 @@ impl Event {
         }
     }
 
-    /// Waits until one of `events`, of any devices, has ended, with success or without, and returns its index: the first
-    /// one where several have. [`Event::wait`] of that event returns its result at once. `None` where there are no events.
+    /// Waits until any of `events`, of any devices, has ended, with success or without, and returns the event's index:
+    /// the first index where several have. [`Event::wait`] of the event returns the result at once. `None` where there
+    /// are no events.
     ///
-    /// Where none has ended yet, the batches of the events are submitted. An event that this thread may not wait for
-    /// ([`ExecutionError::InHandler`](crate::device::ExecutionError::InHandler)) counts as ended, with that error.
+    /// Where none has ended yet, the batches of the events are submitted. An event forbidden to this thread's waits
+    /// ([`ExecutionError::InHandler`](crate::device::ExecutionError::InHandler)) counts as ended, with the same error.
     pub fn wait_any(events: &[&Self]) -> Option<usize> {
         Self::wait_for_any(events, None)
     }
@@ -83,7 +84,7 @@ impl Event {
         Self::poll_until_any(events, deadline)
     }
 
-    /// The event that ends first, where that is known: events of one device, whose queue is in order. Their batches are
+    /// The first event to end, where known: for events of a single device, whose queue is in order. Their batches are
     /// submitted then.
     fn first_to_end<'e>(events: &[&'e Self], deadline: Option<Instant>) -> Option<&'e Self> {
         let (first, others) = events.split_first()?;
@@ -99,7 +100,7 @@ impl Event {
             let batch = event.batch.as_ref()?;
             event.may_wait(left).ok()?;
             if batch.submission().is_none() {
-                // A batch that waits for another device is no reason to wait for that device here.
+                // A batch waiting for another device is no reason to wait for the other device here.
                 let is_free = device.pending_of(batch).is_empty();
                 if !is_free {
                     return None;
@@ -124,12 +125,12 @@ impl Event {
     fn wait_for_end(&self, deadline: Option<Instant>) {
         if let Ok(Some(batch)) = self.submitted(deadline) {
             let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
-            // The result is asked for by whoever waits for the event.
+            // The result is asked for by waits for the event.
             let _ = self.device.submissions.wait(batch, left);
         }
     }
 
-    /// Has every event wake this thread, and returns the first that is over.
+    /// Has every event wake this thread, and returns the first finished event.
     fn poll_until_any(events: &[&Self], deadline: Option<Instant>) -> Option<usize> {
         let bell = Arc::new(Bell::default());
         let waker = Waker::from(Arc::clone(&bell));
@@ -151,7 +152,7 @@ impl Event {
     }
 }
 
-/// Wakes a thread that waits for several events.
+/// Wakes a thread waiting for several events.
 #[derive(Default)]
 struct Bell {
     rung: Mutex<bool>,

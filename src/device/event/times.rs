@@ -9,21 +9,21 @@ use crate::device::{ExecutionError, WaitError};
 
 /// When a device began and ended a profiled launch ([`Event::gpu_times`]).
 ///
-/// The times are those of the device's clock: nanoseconds since a moment that only the driver knows. Times of launches on the
-/// same device can be compared, to see what lies between two launches, or whether they overlap; times of two devices, or of
-/// a device and the host, cannot.
+/// The times come from the device's clock: nanoseconds since a moment known only to the driver. Times of launches on
+/// the same device can be compared, to see the time between two launches, or whether they overlap; times of two
+/// devices, or of a device and the host, cannot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GpuTimes {
     /// The beginning of the launch's first dispatch.
     pub started: Duration,
-    /// The end of its last one; never before the beginning.
+    /// The end of the last dispatch; never before the beginning.
     pub ended: Duration,
 }
 
 impl Event {
-    /// When the host had handed the batch of the command to the driver, by the host's clock; `None` for a command that is not
-    /// submitted, that wgpu has refused, or that had nothing to do. Never blocks.
+    /// When the host had handed the batch of the command to the driver, by the host's clock; `None` for a command not
+    /// submitted, refused by wgpu, or with nothing to do. Never blocks.
     pub fn submitted_at(&self) -> Option<Instant> {
         let batch = self.batch.as_ref()?;
         match batch.submission()? {
@@ -38,7 +38,7 @@ impl Event {
     /// [`ProfilingError`] when the launch was not submitted with
     /// [`profiled`](crate::Launch::profiled), or its timestamps did not come back.
     pub fn gpu_time(&self) -> Result<Duration, ProfilingError> {
-        // A launch that had nothing to do took no time.
+        // A launch with nothing to do took no time.
         match self.gpu_times() {
             Ok(times) => Ok(times.ended.saturating_sub(times.started)),
             Err(ProfilingError::NothingRun) => Ok(Duration::ZERO),
@@ -46,10 +46,10 @@ impl Event {
         }
     }
 
-    /// Waits for the command and returns when the device began its first dispatch, and ended its last one.
+    /// Waits for the command and returns when the device began the first dispatch of the command, and ended the last.
     ///
     /// # Errors
-    /// As [`Event::gpu_time`], and [`ProfilingError::NothingRun`] for a launch that had nothing to do.
+    /// As [`Event::gpu_time`], and [`ProfilingError::NothingRun`] for a launch with nothing to do.
     pub fn gpu_times(&self) -> Result<GpuTimes, ProfilingError> {
         let Some(timing) = self.hook::<TimingSlot>() else {
             return Err(match self.batch() {

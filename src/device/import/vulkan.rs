@@ -1,4 +1,4 @@
-//! Importing host memory with `VK_EXT_external_memory_host`, on devices that wgpu-hal opened.
+//! Importing host memory with `VK_EXT_external_memory_host`, on devices opened by wgpu-hal.
 
 // Vulkan is called through plain function pointers; every block gives its soundness argument.
 #![allow(unsafe_code)]
@@ -34,7 +34,7 @@ pub(super) fn open(
     adapter: &wgpu::Adapter,
     descriptor: &wgpu::DeviceDescriptor<'_>,
 ) -> Option<Result<(wgpu::Device, wgpu::Queue), wgpu::RequestDeviceError>> {
-    // Checks that wgpu makes before opening a device, and no later code repeats.
+    // Checks made by wgpu before opening a device, and repeated by no later code.
     let experimental = wgpu::Features::all_experimental_mask();
     let features = descriptor.required_features;
     let strict = wgpu::InstanceFlags::STRICT_WEBGPU_COMPLIANCE;
@@ -62,8 +62,8 @@ pub(super) fn open(
             arguments.extensions.push(external_memory_host::NAME);
         }
     };
-    // SAFETY: features and limits are within the adapter's, as checked above. The callback adds an
-    // extension that the driver has, and takes nothing away.
+    // SAFETY: features and limits are within the adapter's, as checked above. The callback adds an extension known to
+    // the driver, and takes nothing away.
     let opened = unsafe {
         hal.open_with_callback(
             features,
@@ -73,7 +73,7 @@ pub(super) fn open(
         )
     };
     match opened {
-        // SAFETY: the hal device was opened on this adapter, with the features of this descriptor.
+        // SAFETY: the hal device was opened on this adapter, with the features of the descriptor.
         Ok(opened) => Some(unsafe { adapter.create_device_from_hal::<Vulkan>(opened, descriptor) }),
         Err(error) => {
             let name = adapter.get_info().name;
@@ -103,8 +103,8 @@ fn importable(adapter: &hal::vulkan::Adapter) -> bool {
     let mut answer = vk::ExternalBufferProperties::default();
     let instance = adapter.shared_instance().raw_instance();
     let physical = adapter.raw_physical_device();
-    // SAFETY: a question about a physical device of this instance, which has Vulkan 1.1 (the caller's
-    // check); the structures are complete.
+    // SAFETY: a question about a physical device of this instance, with Vulkan 1.1 (the caller's check); the structures
+    // are complete.
     unsafe {
         instance.get_physical_device_external_buffer_properties(physical, &question, &mut answer);
     }
@@ -114,8 +114,8 @@ fn importable(adapter: &hal::vulkan::Adapter) -> bool {
 
 /// The hal device, if opened with the extension.
 fn device_with_extension(device: &wgpu::Device) -> Result<HalDevice, ImportError> {
-    // SAFETY: the hal device is used to create and destroy one buffer and one allocation, which
-    // Vulkan allows from any thread; it is not destroyed.
+    // SAFETY: the hal device is used to create and destroy a buffer and an allocation, as Vulkan allows from any
+    // thread; the hal device is not destroyed.
     let hal = unsafe { device.as_hal::<Vulkan>() }.ok_or(ImportError::Backend {
         backend: wgpu::Backend::Vulkan,
     })?;
@@ -142,8 +142,8 @@ fn limits_of(hal: &HalDevice, limits: &wgpu::Limits) -> ImportLimits {
     let mut properties = vk::PhysicalDeviceProperties2::default()
         .push_next(&mut host)
         .push_next(&mut allocation);
-    // SAFETY: a question about the physical device of this device, which has Vulkan 1.1 with this
-    // function and the extension (`device_with_extension`).
+    // SAFETY: a question about the device's physical device, with Vulkan 1.1, the function and the extension
+    // (`device_with_extension`).
     unsafe {
         hal.shared_instance()
             .raw_instance()
@@ -171,9 +171,9 @@ struct Imported {
 impl Drop for Imported {
     fn drop(&mut self) {
         let device = self.device.raw_device();
-        // SAFETY: both handles were made by `device`, which this keeps alive, and nobody uses them:
-        // either wgpu was never given the buffer, or wgpu has let go of the buffer, after the last submission using it.
-        // The pages are released after the memory object: fields are dropped behind this.
+        // SAFETY: both handles were made by `device`, kept alive by `self`, and are unused: either wgpu was never given
+        // the buffer, or wgpu has let go of the buffer, after the last submission using it. The pages are released
+        // after the memory object: fields are dropped behind the call.
         unsafe {
             device.destroy_buffer(self.buffer, None);
             device.free_memory(self.memory, None);
@@ -239,20 +239,20 @@ pub(super) fn import(
         .memory_type_index(memory_type)
         .push_next(&mut pointer);
     let raw = imported.device.raw_device();
-    // SAFETY: pointer and length are multiples of the driver's alignment (checked above); the memory
-    // behind them is host memory, readable and writable, and stays so while it is pinned, which is until `Imported` has
-    // freed the memory object. The memory type is from the driver's list for this pointer.
+    // SAFETY: pointer and length are multiples of the driver's alignment (checked above); the memory behind them is
+    // host memory, readable and writable, and stays so while pinned, until `Imported` has freed the memory object. The
+    // memory type is from the driver's list for this pointer.
     imported.memory = unsafe { raw.allocate_memory(&info, None) }.map_err(refused)?;
-    // SAFETY: both are new and belong to this device; the memory has the size and a type that the
-    // buffer asks for, and the offset is zero.
+    // SAFETY: both are new and belong to this device; the memory has the size asked for by the buffer and a type
+    // allowed by the buffer, and the offset is zero.
     unsafe { raw.bind_buffer_memory(buffer, imported.memory, 0) }.map_err(refused)?;
 
-    // The callback runs inside wgpu, possibly under its locks. Allowed: the callback calls only
-    // Vulkan and the window, and is never the last holder of the wgpu device, since the wgpu buffer
-    // at its end holds that device as well.
+    // The callback runs inside wgpu, possibly under wgpu's locks. Allowed: the callback calls only Vulkan and the
+    // window, and is never the last holder of the wgpu device, since the ending wgpu buffer holds the wgpu device as
+    // well.
     let release = Box::new(move || drop(imported));
-    // SAFETY: the callback holds what owns the buffer, so it outlives the handle; wgpu never maps a
-    // buffer without a MAP usage.
+    // SAFETY: the callback holds the buffer's owner, so the buffer outlives the handle; wgpu never maps a buffer
+    // without a MAP usage.
     let handle = unsafe { hal::vulkan::Buffer::from_raw_externally_owned(buffer, release) };
     let descriptor = wgpu::BufferDescriptor {
         label: Some(label),
@@ -320,7 +320,7 @@ fn memory_type(imported: &Imported, len: u64) -> Result<u32, Problem> {
     // SAFETY: a question about the physical device of this device.
     let memory =
         unsafe { instance.get_physical_device_memory_properties(hal.raw_physical_device()) };
-    // Types with other properties need features that the device was not opened with.
+    // Types with other properties need features absent when the device was opened.
     let known =
         Flags::DEVICE_LOCAL | Flags::HOST_VISIBLE | Flags::HOST_COHERENT | Flags::HOST_CACHED;
     let usable = offered.memory_type_bits & wanted.memory_type_bits;

@@ -12,7 +12,7 @@ use crate::device::capture;
 /// The hal device, kept alive together with its wgpu device.
 pub(super) type HalDevice<A> = Box<dyn Deref<Target = <A as Api>::Device> + Send + Sync>;
 
-/// A backend that can share ownership of a mapped buffer with wgpu.
+/// A backend able to share ownership of a mapped buffer with wgpu.
 pub(super) trait LiveApi: Api {
     /// Creates the buffer to be mapped and shared; and with it, where the hal buffer does not
     /// reveal the mapping later, the owner of the mapping.
@@ -25,7 +25,7 @@ pub(super) trait LiveApi: Api {
         device: &Self::Device,
         descriptor: &hal::BufferDescriptor<'_>,
     ) -> Result<(Self::Buffer, Option<KeepAlive>), hal::DeviceError> {
-        // SAFETY: the caller vouches for what this function asks for.
+        // SAFETY: the caller vouches for the conditions of this function.
         let owner = unsafe { device.create_buffer(descriptor) }?;
         Ok((owner, None))
     }
@@ -34,9 +34,8 @@ pub(super) trait LiveApi: Api {
     ///
     /// # Safety
     ///
-    /// `owner` and `held` come from one call of [`LiveApi::allocate`] with `device`, and `owner` is
-    /// mapped. The caller gives the returned buffer to the wgpu device that `device` belongs to, and
-    /// to nothing else.
+    /// `owner` and `held` come from one call of [`LiveApi::allocate`] with `device`, and `owner` is mapped. The caller
+    /// gives the returned buffer to the wgpu device of `device`, and to nothing else.
     unsafe fn share(
         device: HalDevice<Self>,
         owner: Self::Buffer,
@@ -61,9 +60,9 @@ mod vulkan {
     impl<A: Api> Drop for Owned<A> {
         fn drop(&mut self) {
             if let Some(buffer) = self.buffer.take() {
-                // SAFETY: `device` created `buffer` and is still alive, being a field of `self`.
-                // Both holders are gone: the host's `LiveBuffer`, and wgpu's second handle, which
-                // wgpu destroys only once no submission uses it. So nobody can use the buffer.
+                // SAFETY: `device` created `buffer` and is still alive, being a field of `self`. Both holders are gone:
+                // the host's `LiveBuffer`, and wgpu's second handle, destroyed by wgpu only once no submission uses the
+                // buffer. So nobody can use the buffer.
                 unsafe { self.device.destroy_buffer(buffer) };
             }
         }
@@ -75,16 +74,16 @@ mod vulkan {
             owner: Self::Buffer,
             _held: Option<KeepAlive>,
         ) -> (Self::Buffer, KeepAlive) {
-            // SAFETY: the handle is not destroyed through this copy; `Owned` does that, last.
+            // SAFETY: the handle is not destroyed through this copy, but by `Owned`, last.
             let raw = unsafe { owner.raw_handle() };
             let owned = Arc::new(Owned::<Self> {
                 device,
                 buffer: Some(owner),
             });
             let held_by_wgpu = Arc::clone(&owned);
-            // The callback runs inside wgpu, possibly under its locks. It may, because `Owned`
-            // calls only the hal device, and never is the last holder of the wgpu device: the wgpu
-            // buffer whose drop runs the callback holds that device as well.
+            // The callback runs inside wgpu, possibly under wgpu's locks. Running there is allowed, because `Owned`
+            // calls only the hal device, and never is the last holder of the wgpu device: the wgpu buffer whose drop
+            // runs the callback holds the wgpu device as well.
             let release = Box::new(move || drop(held_by_wgpu));
             // SAFETY: the callback holds `owned`, so `raw` and its memory outlive the handle.
             let handle = unsafe { hal::vulkan::Buffer::from_raw_externally_owned(raw, release) };
@@ -100,15 +99,15 @@ impl LiveApi for hal::api::Dx12 {
         owner: Self::Buffer,
         _held: Option<KeepAlive>,
     ) -> (Self::Buffer, KeepAlive) {
-        // SAFETY: the resource is used through this reference only to keep it, and with it the
-        // mapping, alive; a Direct3D resource keeps the heap that it is placed in alive.
+        // SAFETY: the resource is used through this reference only to keep the resource alive, and so the mapping; a
+        // placed Direct3D resource keeps its heap alive.
         let resource = unsafe { owner.raw_resource() }.clone();
         (owner, Box::new(resource))
     }
 }
 
-/// wgpu-hal does not hand out the buffers it creates on Metal, so this function creates the buffer,
-/// and passes it to wgpu-hal twice: once for wgpu, and once to hold.
+/// wgpu-hal does not hand out its buffers on Metal, so this function creates the buffer, and passes the buffer to
+/// wgpu-hal twice: once for wgpu, and once to hold.
 #[cfg(all(feature = "metal", target_vendor = "apple"))]
 impl LiveApi for hal::api::Metal {
     unsafe fn allocate(
@@ -127,8 +126,8 @@ impl LiveApi for hal::api::Metal {
             .raw_device()
             .newBufferWithLength_options(bytes, options)
             .ok_or(hal::DeviceError::OutOfMemory)?;
-        // SAFETY: `raw` holds `size` bytes, and so says this handle. It is only ever dropped, which
-        // releases one reference.
+        // SAFETY: `raw` holds `size` bytes, as this handle says. The handle is only ever dropped, releasing a single
+        // reference.
         let held = unsafe { hal::metal::Device::buffer_from_raw(raw.clone(), descriptor.size) };
         // SAFETY: `raw` was created by this device and holds `size` bytes.
         let owner = unsafe { hal::metal::Device::buffer_from_raw(raw, descriptor.size) };
@@ -140,7 +139,7 @@ impl LiveApi for hal::api::Metal {
         owner: Self::Buffer,
         held: Option<KeepAlive>,
     ) -> (Self::Buffer, KeepAlive) {
-        // A shared Metal buffer is mapped from its creation to its end: a reference is enough.
+        // A shared Metal buffer is mapped from creation to end: a reference is enough.
         (owner, Box::new(held))
     }
 }
@@ -172,8 +171,8 @@ pub(super) fn create<A: LiveApi>(
         .ok_or(LiveError::Size { size, limit })?;
     let bytes = usize::try_from(len).map_err(|_| LiveError::Size { size, limit })?;
 
-    // SAFETY: the hal device is used to create, map and destroy one buffer that is ours, all of
-    // which wgpu-hal allows from any thread; it is not destroyed.
+    // SAFETY: the hal device is used to create, map and destroy a buffer of our own, as wgpu-hal allows from any
+    // thread; the hal device is not destroyed.
     let hal = unsafe { device.as_hal::<A>() }.ok_or(LiveError::Unsupported { backend })?;
     let hal: HalDevice<A> = Box::new(hal);
 

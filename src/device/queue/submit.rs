@@ -13,10 +13,10 @@ use crate::device::outcome::ExecutionError;
 use crate::device::status::PendingMirror;
 use crate::device::submissions::{Batch, ClosedBatch, Commands};
 
-/// Commands of a batch by which those that wait for other devices are measured.
+/// Commands of a usual batch: the measure for batches waiting for other devices.
 const USUAL: u32 = 128;
 
-/// Batches in line that wait for other devices, before a thread that records more waits as well.
+/// Batches in line waiting for other devices, before a thread recording more waits as well.
 const MOST_IN_LINE: usize = 4;
 
 /// How long such a thread leaves the others' work to others.
@@ -36,7 +36,7 @@ impl Recorder<'_> {
             // The batch's events carry the error.
             let _ = self.flush();
         } else if self.device.submissions.last_in_line().is_some() {
-            // Batches that were closed for having too many values, or for what they waited for.
+            // Batches closed for having too many values, or for their dependencies.
             self.submit_ready();
             self.keep_line_short();
         }
@@ -65,8 +65,8 @@ impl Recorder<'_> {
         state.dependencies.may_go(commands / usual, &in_line)
     }
 
-    /// Closes the open batch, which waits for other devices, so that what is recorded next does not wait with it. The batch
-    /// is submitted by the thread that completes its dependencies; without any, now.
+    /// Closes the open batch, waiting for other devices, so that later commands do not wait as well. The batch is
+    /// submitted by the thread completing the batch's dependencies; without dependencies, now.
     pub(crate) fn pass_on(&mut self) {
         if self.pending().is_empty() {
             // Failures are reported by the batches' events.
@@ -83,14 +83,14 @@ impl Recorder<'_> {
         while let Some(oldest) = submissions.in_line_before(MOST_IN_LINE) {
             let mut may_wait = !submissions.never_blocks();
             MutexGuard::unlocked(&mut self.state, || {
-                // The thread that completes dependencies is not helped as long as it gets on: one that waits for another
-                // one's work is woken late.
+                // The thread that completes dependencies is not helped while the work gets on: a thread waiting for
+                // another thread's work is woken late.
                 if may_wait && !submissions.await_turn_of(&oldest, TURN_TIMEOUT) {
                     may_wait = submissions.complete_until(&oldest, None);
                 }
             });
             if !may_wait {
-                // Threads that serve calls of kernels are refused.
+                // Threads serving calls of kernels are refused.
                 return;
             }
             self.submit_ready();
@@ -104,7 +104,7 @@ impl Recorder<'_> {
         }
     }
 
-    /// The incomplete dependencies of all that is recorded and not submitted.
+    /// The incomplete dependencies of everything recorded and not submitted.
     pub(crate) fn pending(&mut self) -> Vec<Arc<dyn ExternalDependency>> {
         let mut pending = self.device.submissions.pending();
         pending.extend_from_slice(self.state.dependencies.pending());
@@ -113,13 +113,13 @@ impl Recorder<'_> {
 
     /// Submits the open batch, if there are commands, after its dependencies: other dependencies are better completed
     /// before a thread takes the queue ([`DeviceShared::complete_dependencies`]). Releases the queue meanwhile: wgpu
-    /// runs callbacks of the program during a submission. Inside a callback that a submission runs, the batch is
-    /// submitted at once, too.
+    /// runs callbacks of the program during a submission. Inside a callback run by a submission, the batch is submitted
+    /// at once, too.
     pub(crate) fn flush(&mut self) -> Result<(), Arc<ExecutionError>> {
         self.complete_dependencies(true)?;
         let own = self.close();
         if own.is_none() {
-            // Values of refused launches: no recorded command uses them.
+            // Values of refused launches, unused by recorded commands.
             self.state.uniforms.clear();
         }
         let Some(last) = own
@@ -140,7 +140,7 @@ impl Recorder<'_> {
         verdict
     }
 
-    /// Completes what the line waits for, and what the open batch does, without the queue in hand.
+    /// Completes the dependencies of the line, and those of the open batch, without the queue in hand.
     fn complete_dependencies(&mut self, with_open: bool) -> Result<(), Arc<ExecutionError>> {
         loop {
             let mut pending = self.device.submissions.pending();
@@ -162,8 +162,8 @@ impl Recorder<'_> {
         }
     }
 
-    /// Submits `commands` in front of the open batch, and at once, behind what the line waits for. What others record
-    /// meanwhile comes behind the commands.
+    /// Submits `commands` in front of the open batch, and at once, behind the dependencies of the line. Commands
+    /// recorded meanwhile by other threads come behind.
     pub(crate) fn submit_now(
         &mut self,
         commands: wgpu::CommandBuffer,
@@ -175,8 +175,8 @@ impl Recorder<'_> {
         }
     }
 
-    /// As [`Self::submit_now`], with the batch of commands that were refused, too: what they use may be in use nevertheless.
-    /// An error says that they stay unsubmitted.
+    /// As [`Self::submit_now`], with the batch of refused commands, too: the memory of refused commands may be in use
+    /// nevertheless. After an error the commands stay unsubmitted.
     pub(crate) fn send_now(
         &mut self,
         commands: wgpu::CommandBuffer,
@@ -189,8 +189,8 @@ impl Recorder<'_> {
         Ok(batch)
     }
 
-    /// Closes the open batch, and puts others in line right behind it: nothing that anybody records comes between. They
-    /// are submitted by whoever asks for one of them, or for something behind them.
+    /// Closes the open batch, and puts others in line right behind: no recorded command comes between. A thread asking
+    /// for one of the batches, or for something behind, submits them.
     pub(crate) fn line_up(&mut self, followers: impl IntoIterator<Item = ClosedBatch>) {
         if self.close().is_none() {
             self.state.uniforms.clear();
@@ -200,7 +200,7 @@ impl Recorder<'_> {
         }
     }
 
-    /// Submits what is in line, up to this batch. Lets go of the queue meanwhile.
+    /// Submits the line, up to this batch. Lets go of the queue meanwhile.
     pub(crate) fn submit_until(&mut self, batch: &Batch) {
         if batch.submission().is_some() {
             return;

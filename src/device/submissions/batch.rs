@@ -33,19 +33,19 @@ impl Standing {
 /// A submission: open while commands are recorded, then on its way, then over.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    /// The verdict on its submission.
+    /// The verdict on the submission.
     submitted: OnceLock<Result<(), Arc<ExecutionError>>>,
     /// The number in the ledger; 0 before a number is given.
     number: AtomicU64,
-    /// The value of the signal at its end.
+    /// The value of the signal at the end.
     signal: AtomicU64,
     sent: OnceLock<Instant>,
     closed: AtomicBool,
-    /// Its commands, once closed.
+    /// The number of commands, once closed.
     commands: AtomicU32,
-    /// The signal is that of the batch's own submission, and of no other in front.
+    /// The signal belongs to the batch's own submission, and to no other in front.
     is_own: AtomicBool,
-    /// What wgpu keeps for the batch until it is asked about the end is little.
+    /// wgpu keeps little for the batch until asked about the end.
     is_light: AtomicBool,
 }
 
@@ -67,13 +67,14 @@ impl Batch {
         self.closed.store(true, Ordering::Release);
     }
 
-    /// Its commands, once it is closed.
+    /// The batch's commands, once closed.
     pub(crate) fn commands(&self) -> Option<u32> {
         self.is_closed()
             .then(|| self.commands.load(Ordering::Acquire))
     }
 
-    /// Says how many commands the batch has, and how many bytes the buffers of it. Before it is closed.
+    /// Notes how many commands the batch has, and how many bytes the batch's buffers. To be called before the batch is
+    /// closed.
     pub(crate) fn holds(&self, commands: u32, bytes: u64) {
         self.commands.store(commands, Ordering::Release);
         self.is_light.store(bytes <= LIGHT, Ordering::Release);
@@ -92,7 +93,7 @@ impl Batch {
         self.signal.load(Ordering::Acquire)
     }
 
-    /// Nobody else's submission can have taken the signal of the batch. Said before its number is.
+    /// Nobody else's submission can have taken the signal of the batch. Noted before the number.
     pub(super) fn has_own_signal(&self) {
         self.is_own.store(true, Ordering::Release);
     }
@@ -107,14 +108,14 @@ impl Batch {
         self.sent.get().copied()
     }
 
-    /// The batch has this number, and the signal reaches `signal` at its end.
+    /// The batch gets this number, and the signal reaches `signal` at the end.
     pub(super) fn is(&self, number: u64, signal: u64) {
         self.signal.store(signal, Ordering::Release);
         self.number.store(number, Ordering::Release);
         let _ = self.sent.set(Instant::now());
     }
 
-    /// The verdict on the submission; the first verdict stays. Its number is known by then.
+    /// The verdict on the submission; the first verdict stays. The number is known by then.
     pub(super) fn submitted(&self, verdict: Result<(), Arc<ExecutionError>>) {
         let _ = self.submitted.set(verdict);
     }
@@ -123,20 +124,20 @@ impl Batch {
 /// Hooks to run after the submission of a batch, with no lock held and before its end can be known.
 pub(crate) type Hook = Box<dyn FnOnce(&wgpu::Device) + Send>;
 
-/// What a batch has wgpu do.
+/// The work of a batch for wgpu.
 pub(crate) enum Commands {
-    /// Finished inside the call that submits, so that errors of both are caught once.
+    /// Finished inside the submitting call: errors of both are caught once.
     Recorded(wgpu::CommandEncoder),
     Made(wgpu::CommandBuffer),
-    /// Made when it is the batch's turn, by whoever submits it, with no lock held: so that a command of many batches has
-    /// its place in line at once, and what it needs piece by piece. Must neither submit nor poll: nothing that comes later
-    /// may be submitted before.
+    /// Made at the batch's turn, by the submitting thread, with no lock held: so a command of many batches has a place
+    /// in line at once, and memory piece by piece. Must neither submit nor poll: no later command may be submitted
+    /// before.
     ///
     /// The error is in words; the batch is refused then.
     Late(Box<dyn FnOnce() -> Result<wgpu::CommandBuffer, String> + Send>),
 }
 
-/// A batch that nothing is added to any more.
+/// A batch complete with its commands: nothing is added any more.
 pub(crate) struct ClosedBatch {
     pub(crate) batch: Arc<Batch>,
     pub(crate) commands: Commands,
@@ -146,7 +147,7 @@ pub(crate) struct ClosedBatch {
     pub(crate) dependencies: ExternalDependencies,
     /// Copies for the host, mapped on submission.
     pub(crate) mirrors: Vec<PendingMirror>,
-    /// Further hooks for that time.
+    /// Further hooks for the same time.
     pub(crate) hooks: Vec<Hook>,
     /// wgpu's error while the last commands were recorded: such a batch is not submitted.
     pub(crate) refused: Option<wgpu::Error>,
@@ -158,7 +159,7 @@ impl ClosedBatch {
         Self::with(Commands::Made(commands))
     }
 
-    /// A batch of what these make and nothing else.
+    /// A batch of the commands made by these and nothing else.
     pub(crate) fn with(commands: Commands) -> Self {
         Self {
             batch: Arc::default(),

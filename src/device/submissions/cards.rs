@@ -1,9 +1,10 @@
-//! Devices of one card, which take turns.
+//! Devices of the same card take turns.
 //!
-//! A card goes over from one device of a program to another only between kernels (seen with NVIDIA's driver 580; no interface
-//! promises more). So a kernel that waits for a function of the host keeps every other device of its card waiting, too: the
-//! function must not wait for any of them. After four seconds NVIDIA's driver gives up all of the process's devices (Xid 109).
-//! Software drivers run kernels of several devices beside each other, as far as they have threads.
+//! A card goes over from one device of a program to another only between kernels (seen with NVIDIA's driver 580; no
+//! interface promises more). So a kernel waiting for a function of the host keeps every other device of the card
+//! waiting, too: the function must not wait for any of the others. After four seconds NVIDIA's driver gives up all of
+//! the process's devices (Xid 109). Software drivers run kernels of several devices beside each other, as far as they
+//! have threads.
 
 use std::sync::{Arc, Weak};
 
@@ -22,7 +23,7 @@ pub(super) struct Card {
 }
 
 impl Card {
-    /// The card that an adapter is, if it is one.
+    /// The card of an adapter, if the adapter is a card.
     pub(super) fn of(info: &wgpu::AdapterInfo) -> Option<Self> {
         let is_card = info.device_type != wgpu::DeviceType::Cpu;
         #[cfg(test)]
@@ -33,7 +34,7 @@ impl Card {
         })
     }
 
-    /// Whether both may be the same card. Where nobody tells addresses, two cards of one kind count as one.
+    /// Whether both may be the same card. Without known addresses, two cards of a kind count as the same.
     pub(super) fn may_be(&self, other: &Self) -> bool {
         match self.address.is_empty() || other.address.is_empty() {
             true => self.kind == other.kind,
@@ -49,7 +50,7 @@ struct Noted {
     device: Weak<Submissions>,
 }
 
-/// Those that are open.
+/// The open devices.
 static OPEN: Mutex<Vec<Noted>> = Mutex::new(Vec::new());
 
 /// Notes a device, for [`ask`].
@@ -65,7 +66,7 @@ pub(super) fn note(device: &Arc<Submissions>) {
     }
 }
 
-/// Asks a device of `card`, if there is one of this number there.
+/// Asks the device of `card` with this number, if there.
 pub(super) fn ask<R>(id: u64, card: &Card, question: impl FnOnce(&Submissions) -> R) -> Option<R> {
     let device = {
         let open = OPEN.lock();
@@ -73,7 +74,7 @@ pub(super) fn ask<R>(id: u64, card: &Card, question: impl FnOnce(&Submissions) -
         open.iter().find(is_asked)?.device.upgrade()?
     };
     let answer = question(&device);
-    // The last to hold a device ends it, which a thread that a kernel waits for must not do.
+    // The last holder of a device ends the device, but a thread awaited by a kernel must not.
     release_elsewhere(device);
     Some(answer)
 }

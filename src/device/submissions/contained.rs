@@ -1,13 +1,13 @@
-//! Calls into wgpu that run callbacks of the program: a panic in a callback goes no further.
+//! Calls into wgpu running callbacks of the program: a panic in a callback goes no further.
 //!
 //! wgpu runs callbacks (of `map_async`, of `on_submitted_work_done`, and of lost devices) inside `Device::poll` and
-//! `Queue::submit`, on the calling thread. A panic unwinds through wgpu, which drops the remaining callbacks, and would
-//! unwind through the runtime, in the middle of its work. A callback's panic says nothing about the device, and does
-//! not concern the waiting thread: the panic is logged, and the call goes on.
+//! `Queue::submit`, on the calling thread. A panic unwinds through wgpu, dropping the remaining callbacks, and would
+//! unwind through the runtime, in the middle of work. A callback's panic says nothing about the device, and does not
+//! concern the waiting thread: the panic is logged, and the call goes on.
 //!
-//! The runtime's own callbacks may be among those that wgpu drops, so nothing depends on a callback. With `panic =
-//! "abort"` a panic in a callback ends the process, as any panic does; nothing that the runtime does panics.
-//! `examples/stress` is run so, and every test fails in which a thread panics that did not say so.
+//! wgpu may drop callbacks of the runtime's own, too, so nothing depends on a callback. With `panic = "abort"` a panic
+//! in a callback ends the process, as any panic does; nothing in the runtime panics. `examples/stress` is run so, and a
+//! test fails when a thread panics unannounced.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -23,7 +23,7 @@ const POLL_FAILED: &str = "Error in Device::poll";
 /// wgpu-hal's word for a device called lost by the driver, as wgpu formats the word.
 const LOST: &str = "Parent device is lost";
 
-/// A panic that came out of wgpu.
+/// A panic out of wgpu.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Panicked {
     /// A callback of the program.
@@ -37,12 +37,12 @@ pub(super) enum Panicked {
 }
 
 thread_local! {
-    /// The depth of wgpu calls on this thread that run callbacks.
+    /// The depth of callback-running wgpu calls on this thread.
     static CALLS: Cell<u32> = const { Cell::new(0) };
-    /// The number of resources held by this thread that a callback might ask for.
+    /// The number of resources held by this thread and open to requests of callbacks.
     static HELD: Cell<u32> = const { Cell::new(0) };
-    /// How many of them the calls around the callback have that this thread is in. What a callback has itself it may have
-    /// several of, as anybody may.
+    /// How many of them belong to the calls around the callback on this thread. A callback may have several resources
+    /// of its own, like any code.
     static AROUND: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -66,7 +66,7 @@ impl Drop for Counted {
 /// such a resource is refused then, instead of waiting for its own thread.
 pub(crate) struct Held {
     _count: Counted,
-    /// The note counts for the thread that made the note.
+    /// The note counts for the noting thread.
     _thread: PhantomData<*const ()>,
 }
 
@@ -80,12 +80,12 @@ impl Held {
         }
     }
 
-    /// Whether this thread is in a callback, and the call that runs it has something in hand.
+    /// Whether this thread is in a callback, and the call running the callback has something in hand.
     pub(crate) fn is_refused() -> bool {
         CALLS.get() > 0 && AROUND.get() > 0
     }
 
-    /// For who has asked already, or does not wait for it.
+    /// For a caller who has asked already, or does not wait.
     pub(crate) fn counted() -> Self {
         Self {
             _count: Counted::new(&HELD),
@@ -94,7 +94,7 @@ impl Held {
     }
 }
 
-/// The calls around a callback have what this thread has in hand now, until this is dropped.
+/// Until the drop, resources now in this thread's hands belong to the calls around a callback.
 struct Around(u32);
 
 impl Around {
@@ -151,7 +151,7 @@ mod tests {
         let refused = |result: Result<Held, ExecutionError>| {
             matches!(result, Err(ExecutionError::InCallback { what: "it" }))
         };
-        // Outside of callbacks one may have several things.
+        // Outside of callbacks a thread may have several things.
         let outer = Held::new("it").unwrap();
         drop(Held::new("it").unwrap());
         assert!(contained(|| refused(Held::new("it"))).unwrap());

@@ -2,11 +2,12 @@
 //!
 //! # How it works
 //! 1. [`capture`](crate::device::capture) cannot wait for its scopes here, and leaves their futures to the device ([`note`]).
-//! 2. The marker behind the next submission takes them along. The marker goes when the browser says that everything submitted
-//!    before has ended, and every scope so far has answered; so no command counts as ended that was refused.
-//! 3. After a refusal nothing recorded since can be trusted: the device counts as lost, with the browser's words as the reason.
-//!    What the runtime can check it has checked before, so that this takes an error of the runtime, or no memory.
-//! 4. Each marker that goes wakes all sleeping futures, which look for themselves.
+//! 2. The marker behind the next submission takes the futures along. The marker goes when the browser reports the end
+//!    of everything submitted before, and every scope so far has answered; so no refused command counts as ended.
+//! 3. After a refusal nothing recorded since can be trusted: the device counts as lost, with the browser's words as the
+//!    reason. The runtime has checked everything checkable before, so only an error of the runtime, or a lack of
+//!    memory, leads here.
+//! 4. Each leaving marker wakes all sleeping futures to look for themselves.
 
 use std::cell::RefCell;
 use std::pin::Pin;
@@ -17,7 +18,7 @@ use std::time::Duration;
 use super::{Batch, Marker, Progress, Submissions};
 use crate::device::wait::lock;
 
-/// A scope that was popped.
+/// A popped scope.
 type Scope = Pin<Box<dyn Future<Output = Option<wgpu::Error>>>>;
 
 thread_local! {
@@ -41,7 +42,7 @@ fn take(device: &wgpu::Device) -> Vec<Scope> {
     })
 }
 
-/// Futures that wait for the end of a submission.
+/// Futures waiting for the end of a submission.
 #[derive(Default)]
 pub(super) struct Sleepers(Mutex<Vec<Waker>>);
 
@@ -72,7 +73,7 @@ impl Submissions {
                 }
             }
             if marker.refusal.is_none() {
-                // A device that is gone ends nothing.
+                // A lost device ends nothing.
                 marker.refusal = marker.lost.get();
             }
             drop(marker);
@@ -80,7 +81,7 @@ impl Submissions {
         });
     }
 
-    /// Wakes `waker` when the batch, which was submitted, may have ended, and where it has, when the page has gone on.
+    /// Wakes `waker` when the submitted batch may have ended, and after the end, when the page has gone on.
     pub(in crate::device) fn wake_behind(&self, batch: &Batch, waker: &Waker) {
         lock(&self.sleepers.0).push(waker.clone());
         if self.standing(batch).is_over() || self.lost.is_raised() {
@@ -92,7 +93,7 @@ impl Submissions {
         }
     }
 
-    /// Waits for the end of a batch, which was submitted.
+    /// Waits for the end of a submitted batch.
     pub(in crate::device) async fn ended(&self, batch: &Batch) {
         std::future::poll_fn(|context| match self.wait(batch, Some(Duration::ZERO)) {
             Progress::Pending => {

@@ -1,10 +1,9 @@
 //! The line: closed batches on their way to wgpu, in the order of their closing, by a single thread at a time.
 //!
 //! wgpu runs callbacks of the program inside `Queue::submit`. So nothing is locked while a batch is submitted: the
-//! thread whose turn it is marks the turn, and others wait for their batch's verdict. A callback may itself record
-//! commands and flush them; the callback runs on the thread whose turn it is, behind a submission that has reached the
-//! driver, and so may submit the next batch in line at once. Only for the batch whose submission runs the callback
-//! there is no verdict yet.
+//! thread in turn marks the turn, and others wait for their batch's verdict. A callback may itself record commands and
+//! flush; the callback runs on the thread in turn, behind a submission in the driver's hands, and so may submit the
+//! next batch in line at once. Only the batch whose submission runs the callback has no verdict yet.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -25,7 +24,7 @@ use super::order;
 use crate::clock::Instant;
 use crate::span::span;
 
-/// The batches that are closed and not submitted.
+/// The closed batches, not yet submitted.
 #[derive(Default)]
 pub(super) struct Line {
     state: Mutex<State>,
@@ -38,7 +37,7 @@ struct State {
     turn: Option<Turn>,
 }
 
-/// The thread whose turn it is, and the batch.
+/// The thread in turn, and the batch.
 #[derive(Clone)]
 struct Turn {
     thread: ThreadId,
@@ -49,7 +48,7 @@ struct Turn {
 enum Evidence {
     /// They have, and the signal with them.
     Own,
-    /// A submission has, which took the signal: this one, or another in front.
+    /// A submission has, and took the signal: the batch's, or another in front.
     Sent,
     Kept,
     Unknown,
@@ -93,8 +92,8 @@ impl Submissions {
         all.collect()
     }
 
-    /// Completes what a closed batch and those before it in line wait for, without the turn in hand. False if `deadline`
-    /// came first, or this thread serves the call of a kernel in front of a dependency.
+    /// Completes the dependencies of a closed batch and of earlier batches in line, without the turn in hand. False if
+    /// `deadline` came first, or this thread serves the call of a kernel in front of a dependency.
     pub(crate) fn complete_until(&self, batch: &Batch, deadline: Option<Instant>) -> bool {
         loop {
             let pending = self.pending_until(batch);
@@ -107,7 +106,7 @@ impl Submissions {
         }
     }
 
-    /// As [`Self::drive`], with the handle of the queue that is kept until the device has submitted everything itself.
+    /// As [`Self::drive`], with the handle of the queue kept until the device has submitted everything itself.
     pub(crate) fn drive_kept(&self, until: &Batch) {
         // Not with the lock in hand: the handle may be the last.
         let queue = self.queue.lock().clone();
@@ -116,7 +115,7 @@ impl Submissions {
         }
     }
 
-    /// The last batch that could be submitted now: all dependencies of the batches up to there are complete.
+    /// The last batch ready for submission now: all dependencies of the batches up to there are complete.
     pub(crate) fn last_ready(&self) -> Option<Arc<Batch>> {
         let mut state = self.line.state.lock();
         let mut ready = None;
@@ -129,7 +128,7 @@ impl Submissions {
         ready
     }
 
-    /// The batch with this many batches behind it in line.
+    /// The batch with this many later batches in line.
     pub(crate) fn in_line_before(&self, behind: usize) -> Option<Arc<Batch>> {
         let state = self.line.state.lock();
         let at = state.waiting.len().checked_sub(behind + 1)?;
@@ -139,7 +138,7 @@ impl Submissions {
             .map(|closed| Arc::clone(&closed.batch))
     }
 
-    /// Waits until it is the batch's turn in line, or its turn is over; false if that took longer than `timeout`.
+    /// Waits until the batch's turn in line has come, or is over; false if the wait took longer than `timeout`.
     pub(crate) fn await_turn_of(&self, batch: &Batch, timeout: Duration) -> bool {
         let deadline = Instant::now() + timeout;
         let mut state = self.line.state.lock();
@@ -153,7 +152,7 @@ impl Submissions {
         true
     }
 
-    /// Whether the batch is being submitted by a call further up on this very thread, which runs a callback.
+    /// Whether the batch is being submitted by a call further up on this very thread, now in a callback.
     pub(crate) fn is_submitting_here(&self, batch: &Batch) -> bool {
         let state = self.line.state.lock();
         let this = std::thread::current().id();
@@ -169,10 +168,9 @@ impl Submissions {
         (state.turn.as_ref()).is_some_and(|turn| turn.thread == this)
     }
 
-    /// Submits the batches in line, up to `until`. No lock may be held that a callback of the program may want. On
-    /// return, `until` has a verdict, unless `until` is open, or a call further up on this thread is submitting it.
-    /// Batches closed before have a verdict as well, except for a batch whose submission runs a callback that has
-    /// submitted `until`.
+    /// Submits the batches in line, up to `until`. No lock wanted by callbacks of the program may be held. On return,
+    /// `until` has a verdict, unless `until` is open, or a call further up on this thread is submitting it. Batches
+    /// closed before have a verdict as well, except for a batch whose submission runs the callback submitting `until`.
     pub(crate) fn drive(&self, queue: &wgpu::Queue, until: &Batch) {
         let this = std::thread::current().id();
         let mut state = self.line.state.lock();
@@ -281,7 +279,7 @@ impl Submissions {
                 let is_own = |index: u64| self.order.is_own(last, index, error.is_some(), next);
                 match index.is_some_and(is_own) {
                     true => Evidence::Own,
-                    // These commands may be what is wrong, and another submission have taken the signal.
+                    // The commands may be wrong, and another submission may have taken the signal.
                     false if error.is_some() && called.is_ok() => Evidence::Unknown,
                     false => Evidence::Sent,
                 }
@@ -295,7 +293,7 @@ impl Submissions {
             sending.batch.has_own_signal();
         }
         match (evidence, called, error) {
-            // Errors behind the submission are those of callbacks.
+            // Errors behind the submission come from callbacks.
             (Evidence::Own | Evidence::Sent, _, error) => {
                 if let Some(error) = error {
                     log::error!("wgpu reported an error in a callback of the program: {error}");
@@ -306,7 +304,7 @@ impl Submissions {
             (_, Err(Panicked::Callback), _) => Err(self.refusal(
                 "the call that submits it was ended by a panic, and whether its commands run is not known".to_owned(),
             )),
-            // Of a device that was destroyed commands are refused for what was made on it since.
+            // Commands of a destroyed device are refused for resources made since the destruction.
             (_, Ok(_), Some(_)) if !cfg!(web) && !self.answers() => Err(self.no_answer()),
             (_, Ok(_), Some(error)) => Err(self.refusal(error.to_string())),
             // wgpu reports nothing for a submission to a destroyed device.
@@ -319,7 +317,7 @@ impl Submissions {
         }
     }
 
-    /// The index of a submission that does nothing.
+    /// The index of an empty submission.
     fn submit_nothing(&self, queue: &wgpu::Queue) -> Option<u64> {
         let (called, _) = capture(&self.raw, || contained(|| queue.submit([])));
         order::index_of(&called.ok()?)
@@ -378,7 +376,7 @@ impl Submissions {
     }
 }
 
-/// Why a device counts as lost that does nothing any more and says nothing.
+/// Why a silent, idle device counts as lost.
 const NO_ANSWER: &str = "it was destroyed, or answers no more";
 
 /// wgpu's answer to a request for the bytes of an unmapped buffer.
@@ -408,7 +406,7 @@ struct Sending<'s> {
     queue: &'s wgpu::Queue,
     number: u64,
     batch: &'s Batch,
-    /// The index that wgpu has given the submission.
+    /// The index given to the submission by wgpu.
     index: Cell<Option<u64>>,
 }
 

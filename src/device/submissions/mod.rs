@@ -8,22 +8,22 @@
 //!    the marker proves the end of the batch, and of everything before. Host access to shared memory, the reuse of freed
 //!    memory, transfers between devices and the pools all ask [`Submissions::standing`], which knows no other proof.
 //! 3. A waiting thread ([`waiting`]) polls the backend's [`signal`] for a moment, then parks on the signal, and asks
-//!    wgpu when the signal announces an end. A thread that waits for nothing but the end of a short launch does not ask
-//!    where the signal is known to be that of the launch's own submission ([`order`]): the next submission asks, while the
-//!    device works. The runtime polls with `PollType::Poll` alone, which cannot race.
-//! 4. A thread that serves a call of a running kernel is refused a wait for that kernel ([`serving`]).
-//! 5. Calls that run callbacks are [`contained`]: a panic in a callback is neither a loss of the device nor the end of
+//!    wgpu when the signal announces an end. A thread waiting for nothing but the end of a short launch does not ask
+//!    where the signal is known to come from the launch's own submission ([`order`]): the next submission asks, while
+//!    the device works. The runtime polls with `PollType::Poll` alone, which cannot race.
+//! 4. A thread serving a call of a running kernel is refused a wait for the kernel ([`serving`]).
+//! 5. Callback-running calls are [`contained`]: a panic in a callback is neither a loss of the device nor the end of
 //!    the runtime's current work.
 //!
-//! All of this works with wgpu's own handles and outlives [`DeviceShared`](super::DeviceShared): submissions run on
-//! after the drop of the last handle of a device.
+//! All parts work with wgpu's own handles and outlives [`DeviceShared`](super::DeviceShared): submissions run on after
+//! the drop of the last handle of a device.
 //!
-//! What waits for [`Standing::is_over`](batch::Standing::is_over): host access to the heap, the reuse of freed blocks,
+//! The users of [`Standing::is_over`](batch::Standing::is_over): host access to the heap, the reuse of freed blocks,
 //! contraction of the heap, transfers between devices, and the pools of buffers.
 //!
-//! Callbacks of the program should not wait for other threads that use the device. What a callback cannot have is said
-//! by `ExecutionError::InCallback`: the end of the very batch whose submission runs it, and the guard of a heap or a
-//! buffer that the call around it holds ([`Held`]).
+//! Callbacks of the program should not wait for other threads using the device. `ExecutionError::InCallback` says what
+//! a callback cannot have: the end of the very batch whose submission runs the callback, and the guard of a heap or a
+//! buffer held by the call around the callback ([`Held`]).
 
 mod batch;
 mod cards;
@@ -62,7 +62,7 @@ use signal::Signal;
 
 /// The submissions of one wgpu device.
 pub(crate) struct Submissions {
-    /// For threads that serve calls of the device.
+    /// For threads serving calls of the device.
     id: u64,
     raw: wgpu::Device,
     card: Option<cards::Card>,
@@ -74,7 +74,7 @@ pub(crate) struct Submissions {
     line: Line,
     order: Order,
     signal: Option<Arc<dyn Signal>>,
-    /// The last number that a submission signals.
+    /// The last number signalled by a submission.
     signalled: AtomicU64,
     /// The last number for which a further marker was registered.
     proofs: AtomicU64,
@@ -92,7 +92,7 @@ pub(crate) struct Submissions {
     sleepers: Arc<late::Sleepers>,
     /// Memory for the uniform values of the next batch.
     spare: Mutex<Vec<u8>>,
-    /// wgpu's message for a buffer that is not mapped.
+    /// wgpu's message for an unmapped buffer.
     unmapped: OnceLock<Option<String>>,
 }
 
@@ -137,7 +137,7 @@ impl Submissions {
         submissions
     }
 
-    /// Learns how wgpu counts submissions, by which signals are told from those that others took. Nobody else may have the
+    /// Learns how wgpu counts submissions, to tell own signals from signals taken by others. Nobody else may have the
     /// device yet.
     pub(crate) fn learn_order(&self, queue: &wgpu::Queue) {
         if self.signal.is_some() {
@@ -145,7 +145,7 @@ impl Submissions {
         }
     }
 
-    /// Submits commands behind everything in line, and returns their batch, which has a verdict.
+    /// Submits commands behind everything in line, and returns their batch, with a verdict.
     pub(crate) fn send_now(&self, queue: &wgpu::Queue, closed: ClosedBatch) -> Arc<Batch> {
         let batch = Arc::clone(&closed.batch);
         self.enqueue(closed);
@@ -167,9 +167,9 @@ impl Submissions {
             || (last == signalled && reached().is_some_and(|reached| reached >= last))
     }
 
-    /// Whether the device has too little to do: a graphics processor at most one submission, so that it never runs out of
-    /// work; a software adapter none, since its threads have to share processors with the one that records, and each
-    /// submission wakes them. Where that cannot be known without asking wgpu, it always has.
+    /// Whether the device has too little to do: a graphics processor at most one submission, never to run out of work;
+    /// a software adapter none, since the adapter's threads have to share processors with the recording thread, and
+    /// wake at each submission. True where only a question to wgpu would tell.
     pub(crate) fn needs_more(&self) -> bool {
         let Some(signal) = &self.signal else {
             return true;
@@ -215,7 +215,7 @@ struct Marker {
     /// Unfinished submissions may still signal the fence.
     signal: Option<Arc<dyn Signal>>,
     lost: Arc<LostFlag>,
-    /// Why nothing that was submitted counts any more.
+    /// Why no submission counts any more.
     #[cfg(web)]
     refusal: Option<String>,
 }

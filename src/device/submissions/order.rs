@@ -1,18 +1,19 @@
 //! Order: whether a submission follows the runtime's last one directly, with no other of the wgpu device in between.
 //!
-//! A staged [`signal`](super::signal) is taken by the next submission that reaches the driver, which may be one that the
-//! program makes on another thread. So a signal is believed only where nobody else can have taken it.
+//! A staged [`signal`](super::signal) is taken by the next submission to reach the driver, possibly the program's own
+//! on another thread. So a signal is believed only where no other submission can have taken the signal.
 //!
 //! # How it works
 //!
-//! 1. wgpu-core gives every submission of a device an index, one more than the last, under a lock that it holds until the
-//!    driver has the submission (30.0.1, `Queue::allocate_submission` and `Queue::submit_pending_submission`). Whatever else
-//!    may submit takes an index as well, needed or not: `on_submitted_work_done`, `map_async`, and the end of a frame.
+//! 1. wgpu-core gives every submission of a device an index, one more than the last, under a lock held until the driver
+//!    has the submission (30.0.1, `Queue::allocate_submission` and `Queue::submit_pending_submission`). Every other
+//!    call able to submit takes an index as well, needed or not: `on_submitted_work_done`, `map_async`, and the end of
+//!    a frame.
 //! 2. `wgpu::Queue::submit` returns the index, readable as text alone. A text of another form proves nothing.
-//! 3. Behind each submission of the runtime comes a marker, which takes an index, too. The *stride* is the distance of two
-//!    submissions with a marker and nothing else in between. Another version of wgpu may count otherwise, so the stride is
-//!    measured, once per process, on a device that nobody else has yet.
-//! 4. The last index is noted when its marker is registered. A submission whose index is a stride larger has only that
+//! 3. Behind each submission of the runtime comes a marker, taking an index, too. The *stride* is the distance of two
+//!    submissions with a marker and nothing else in between. Another version of wgpu may count otherwise, so the stride
+//!    is measured, once per process, on a device without other users.
+//! 4. The last index is noted when its marker is registered. A submission whose index is a stride larger has only the
 //!    marker in front: a marker takes as many indices as there are.
 //!
 //! ```text
@@ -31,7 +32,7 @@ use super::contained::contained;
 /// The stride of wgpu in this process.
 static STRIDE: OnceLock<u64> = OnceLock::new();
 
-/// The largest stride that is believed.
+/// The largest stride to be believed.
 const MOST: u64 = 4;
 
 /// The indices of the submissions of one device.
@@ -42,22 +43,23 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// Where the runtime's submissions stand. Asked before the signal of the next one is staged.
+    /// Where the runtime's submissions stand. Asked before the signal of the next submission is staged.
     pub(super) fn last(&self) -> u64 {
         self.last.load(Ordering::Acquire)
     }
 
-    /// The marker behind the submission with this index is registered. A callback may have made a later submission inside
-    /// the call of this one.
+    /// The marker behind the submission with this index is registered. A callback may have made a later submission
+    /// inside the call of the earlier submission.
     pub(super) fn marked(&self, index: u64) {
         self.last.fetch_max(index, Ordering::AcqRel);
     }
 
-    /// Whether the submission with this index has taken the signal that was staged for it, which somebody has taken. Nobody
-    /// else can have where it comes directly behind the runtime's submission `last`, and has reached the driver.
+    /// Whether the submission with this index has taken the signal staged for the submission, when the signal is known
+    /// to be taken. No other submission can have, if this submission comes directly behind the runtime's submission
+    /// `last`, and has reached the driver.
     ///
-    /// A call that has reported an error has either failed, and a later submission has taken the signal; or the error is
-    /// that of a callback. Callbacks run only behind a submission that has reached the driver. `next` makes another
+    /// A call with a reported error has either failed, and a later submission has taken the signal; or the error
+    /// belongs to a callback. Callbacks run only behind a submission in the driver's hands. `next` makes another
     /// submission, and returns its index.
     pub(super) fn is_own(
         &self,
@@ -79,7 +81,7 @@ impl Order {
         next: impl FnOnce() -> Option<u64>,
     ) -> bool {
         let is_next = last > 0 && last.checked_add(stride) == Some(index);
-        // Who submits meanwhile is a callback: another thread has no turn.
+        // Only callbacks submit meanwhile: another thread has no turn.
         let ran_callbacks = || self.last() > index;
         is_next && (!is_failure || ran_callbacks() || next() == index.checked_add(1))
     }

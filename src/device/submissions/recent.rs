@@ -1,11 +1,11 @@
-//! How long recent waits took, which tells a thread when to look again instead of being woken.
+//! How long recent waits took: a hint to threads when to look again instead of being woken.
 //!
-//! A thread that sleeps until the end of a long submission is woken late: 0.1 to 0.3 ms on an NVIDIA H200, which is 4 % of a
-//! copy of 256 MiB. But programs wait for the same again and again. So a thread sleeps until shortly before the end that
-//! recent waits make likely, and looks from then on.
+//! A thread asleep until the end of a long submission is woken late: 0.1 to 0.3 ms on an NVIDIA H200, or 4 % of a copy
+//! of 256 MiB. But programs wait for the same again and again. So a thread sleeps until shortly before the likely end
+//! by recent waits, and looks from then on.
 //!
-//! The processor time is bounded: a wait leaves one time, and a time that was looked at in vain is forgotten, so that each
-//! wait causes at most one [`window`] of looking that finds nothing.
+//! The processor time is bounded: a wait leaves a single time, and a vain look forgets the time, so each wait causes at
+//! most a single [`window`] of vain looking.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -13,10 +13,10 @@ use std::time::Duration;
 
 /// Times kept: a program may wait for several kinds of work in turn.
 const KEPT: usize = 4;
-/// Longer waits gain nothing that anybody would see.
+/// Longer waits gain nothing visible.
 const LONGEST: Duration = Duration::from_millis(100);
 
-/// How long the last long waits took, from submission to end, in microseconds; 0 for none. Hints: threads that come
+/// How long the last long waits took, from submission to end, in microseconds; 0 for none. Hints: threads coming
 /// between each other cost a time, and nothing else.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
@@ -32,8 +32,8 @@ pub(super) struct Window {
     place: usize,
 }
 
-/// When to look for an end after `time`. Early enough for a thread that is late twice: when it is woken to look, and when it
-/// was woken by the end that took `time`.
+/// When to look for an end after `time`. Early enough for a thread late twice: when woken to look, and when woken by
+/// the end after `time`.
 fn window(time: Duration) -> Range<Duration> {
     let [before, after] = [
         (time / 8).clamp(Duration::from_micros(400), Duration::from_micros(600)),
@@ -57,7 +57,7 @@ impl Recent {
         self.times[place].store(time.as_micros() as u32, Ordering::Relaxed);
     }
 
-    /// The next time to look in, of a submission that was made `elapsed` ago.
+    /// The next time to look in, of a submission made `elapsed` ago.
     pub(super) fn next(&self, elapsed: Duration) -> Option<Window> {
         (0..KEPT)
             .filter(|&place| !self.time(place).is_zero())
@@ -69,7 +69,7 @@ impl Recent {
             .min_by_key(|window| window.range.start)
     }
 
-    /// Forgets the time of a window that was looked in to its end, in vain.
+    /// Forgets the time of a window after a vain look to the window's end.
     pub(super) fn was_in_vain(&self, window: &Window) {
         self.times[window.place].store(0, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! Threads that serve calls of running kernels, and refused waits on such threads.
+//! Threads serving calls of running kernels, and refused waits on such threads.
 //!
 //! The queue of a device is in order. So no later submission ends before a running kernel, and a kernel in wait for an
 //! answer ends after the host's function behind the call: a function in wait for the caller's device would wait for
@@ -8,11 +8,11 @@
 //! device any more the caller is over, and the function may wait like any other thread.
 //!
 //! A kernel of another device may call functions of the same services. Their threads are a [`Crew`]; when all of a crew
-//! are in functions that wait for the ends of such kernels, nobody answers. So each device knows the batches whose kernels
-//! call, and the last of a crew is refused the wait.
+//! are in functions waiting for the ends of such kernels, nobody answers. So each device knows the batches whose
+//! kernels call, and the last of a crew is refused the wait.
 //!
-//! Another device of the caller's card does not run while the caller does ([`cards`]): the wait for it is refused like one for the
-//! caller's own.
+//! Another device of the caller's card does not run while the caller does ([`cards`]): the wait for such a device is
+//! refused like a wait for the caller's own.
 //!
 //! Where threads may not wait at all, in a browser and by [`WaitPolicy::Never`](crate::device::WaitPolicy::Never), waits are
 //! refused at the same places ([`ExecutionError::WouldBlock`]).
@@ -40,17 +40,17 @@ thread_local! {
     static CREW: RefCell<Option<Arc<Crew>>> = const { RefCell::new(None) };
 }
 
-/// The threads that serve the functions of some services.
+/// The threads serving the functions of some services.
 #[derive(Debug)]
 pub(crate) struct Crew {
     names: Box<[String]>,
     threads: usize,
-    /// Threads in wait for an end behind kernels that call these functions.
+    /// Threads in wait for an end behind kernels calling the crew's functions.
     waiting: AtomicUsize,
 }
 
 impl Crew {
-    /// The threads, some of them of kernels, of which at most `threads` run functions at a time.
+    /// The threads, partly of kernels, at most `threads` of them in functions at a time.
     pub(crate) fn new(names: impl IntoIterator<Item = String>, threads: usize) -> Arc<Self> {
         Arc::new(Self {
             names: names.into_iter().collect(),
@@ -59,13 +59,13 @@ impl Crew {
         })
     }
 
-    /// Whether one more thread in wait leaves none to answer.
+    /// Whether another thread in wait leaves none to answer.
     fn needs_this_thread(&self) -> bool {
         self.waiting.load(Ordering::Acquire) + 1 >= self.threads
     }
 }
 
-/// The time in which a thread of a crew waits for an end behind kernels that call the crew.
+/// The time of a crew's thread in wait for an end behind kernels calling the crew.
 pub(super) struct Absent(Arc<Crew>);
 
 impl Absent {
@@ -89,10 +89,10 @@ pub(super) struct Callers {
     batches: Mutex<Vec<(Arc<Batch>, Arc<Crew>)>>,
 }
 
-/// Batches of kernels that call, from which on those that have ended are looked for.
+/// The number of calling kernels' batches from which on ended batches are looked for.
 const MANY: usize = 16;
 
-/// Marks this thread as one of the crew.
+/// Marks this thread as a member of the crew.
 pub(crate) fn serve(crew: &Arc<Crew>) {
     CREW.with_borrow_mut(|own| {
         if !own.as_ref().is_some_and(|own| Arc::ptr_eq(own, crew)) {
@@ -112,7 +112,7 @@ pub(crate) fn serve_device(device: Option<&Served>) {
     DEVICE.set(device.map_or(0, |device| device.id));
 }
 
-/// The time in which a function runs on this thread; the function around, if any.
+/// The time of a running function on this thread; the function around, if any.
 pub(crate) struct Running(usize);
 
 /// Notes the function about to run, by index.
@@ -164,7 +164,7 @@ impl Submissions {
     /// Whether kernels of the batch run, or will.
     fn may_run(&self, batch: &Arc<Batch>) -> bool {
         match self.standing(batch) {
-            // Nobody is left to submit it.
+            // Nobody is left to submit the batch.
             Standing::Recorded => Arc::strong_count(batch) > 1,
             standing => !standing.is_over(),
         }
@@ -172,7 +172,7 @@ impl Submissions {
 
     /// Whether the crew's answers come before the end of the batch, or of everything for `None`.
     fn is_behind_calls(&self, batch: Option<&Batch>, crew: &Arc<Crew>) -> bool {
-        // Numbers are given at the submission, so what has none comes behind what has.
+        // Numbers are given at the submission: batches without a number come behind numbered batches.
         let number = |batch: &Batch| match batch.number() {
             0 => u64::MAX,
             number => number,
@@ -183,13 +183,13 @@ impl Submissions {
         (batches.iter()).any(|(batch, whom)| Arc::ptr_eq(whom, crew) && number(batch) <= last)
     }
 
-    /// Whether this thread is the last of its crew that could answer a kernel before the end of the batch, or of everything
-    /// for `None`. Other threads in wait count.
+    /// Whether this thread is the crew's last able to answer a kernel before the end of the batch, or of everything for
+    /// `None`. Other threads in wait count.
     fn is_needed_here(&self, batch: Option<&Batch>) -> bool {
         crew().is_some_and(|crew| crew.needs_this_thread() && self.is_behind_calls(batch, &crew))
     }
 
-    /// Notes that this thread, if in a function, answers nobody while it waits for the batch.
+    /// Notes that this thread, if in a function, answers nobody during the wait for the batch.
     ///
     /// # Errors
     /// `()` where nobody would answer.
@@ -202,8 +202,8 @@ impl Submissions {
         }
     }
 
-    /// Refuses a submission, or the poll of a future, on a thread that serves a call from the device, for which either is a
-    /// wait. May run callbacks of the program.
+    /// Refuses a submission, or the poll of a future, on a thread serving a call from the device: either is a wait
+    /// there. May run callbacks of the program.
     ///
     /// # Errors
     /// [`ExecutionError::InHandler`].
@@ -219,7 +219,7 @@ impl Submissions {
         Err(self.in_handler(what))
     }
 
-    /// As [`Self::may_submit`], for something behind a batch: what has ended keeps nobody.
+    /// As [`Self::may_submit`], for something behind a batch: an ended batch keeps nobody.
     pub(crate) fn may_submit_behind(
         &self,
         batch: &Batch,
@@ -237,8 +237,8 @@ impl Submissions {
         }
     }
 
-    /// Refuses a wait on a thread that serves a call from another device of the same card, for as long as anything runs there.
-    /// May run callbacks of the program.
+    /// Refuses a wait on a thread serving a call from another device of the same card, for as long as anything runs
+    /// there. May run callbacks of the program.
     ///
     /// # Errors
     /// [`ExecutionError::InHandler`].
@@ -252,7 +252,8 @@ impl Submissions {
         cards::ask(caller, card, |caller| caller.may_submit(what)).unwrap_or(Ok(()))
     }
 
-    /// Refuses a wait on the last thread that could answer kernels before the end of the batch, or of everything for `None`.
+    /// Refuses a wait on the last thread able to answer kernels before the end of the batch, or of everything for
+    /// `None`.
     fn may_leave(&self, batch: Option<&Batch>, what: &'static str) -> Result<(), ExecutionError> {
         match self.is_needed_here(batch) {
             true => Err(self.in_handler(what)),
@@ -260,8 +261,9 @@ impl Submissions {
         }
     }
 
-    /// Refuses a wait behind commands of the device: on a thread that serves a call from there or from its card, and on devices whose
-    /// threads may not wait at all. `instead` is what does not block. May run callbacks of the program.
+    /// Refuses a wait behind commands of the device: on a thread serving a call from there or from the same card, and
+    /// on devices whose threads may not wait at all. `instead` names the call without blocking. May run callbacks of
+    /// the program.
     ///
     /// # Errors
     /// [`ExecutionError::InHandler`]; [`ExecutionError::WouldBlock`].
@@ -315,7 +317,7 @@ impl Submissions {
         self.never_blocks
     }
 
-    /// The error for a function of this thread that would wait for its own answer.
+    /// The error for a function of this thread about to wait for its own answer.
     pub(crate) fn in_handler(&self, what: &'static str) -> ExecutionError {
         let name = crew().and_then(|crew| crew.names.get(FUNCTION.get()).cloned());
         ExecutionError::InHandler {

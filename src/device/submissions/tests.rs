@@ -1,5 +1,5 @@
-//! What is said of work on a device that wgpu cannot be asked about any more; which devices are given more work; what a signal
-//! is worth; and when wgpu is asked about ends.
+//! The standing of work on a device gone for wgpu; the choice of devices for more work; the worth of a signal; and the
+//! times of questions to wgpu about ends.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,13 +51,13 @@ fn a_heap_stays_closed_while_nobody_can_tell_whether_kernels_have_ended() {
                 (device.name(), "for a test")
             );
         }
-        // With the proof it opens.
+        // With the proof the heap opens.
         submissions.mute.store(false, Ordering::Release);
         drop(heap.host().unwrap());
     }
 }
 
-/// Numbers that no submission will signal stand for work that has not ended.
+/// Numbers without a submission to signal them stand for unfinished work.
 #[test]
 fn devices_with_work_get_more_only_where_that_keeps_them_busy() {
     let context = Context::new().unwrap();
@@ -130,7 +130,7 @@ impl Drop for LetGo {
     }
 }
 
-/// The next submission of the queue takes the signal, and that may be one that the program makes on the queue itself.
+/// The next submission of the queue takes the signal, possibly a submission by the program on the queue itself.
 #[test]
 fn a_signal_that_the_programs_own_submission_takes_ends_no_wait() {
     let _alone = hooks::alone();
@@ -183,7 +183,7 @@ fn a_signal_that_the_programs_own_submission_takes_ends_no_wait() {
     assert!(held > 0, "no adapter holds a kernel");
 }
 
-/// wgpu keeps the memory of a launch until it is asked: a program that has waited and drops a large buffer has its memory back.
+/// wgpu keeps the memory of a launch until asked: after a wait, a program dropping a large buffer has the memory back.
 #[test]
 fn whoever_waits_for_a_launch_of_large_buffers_asks_wgpu() {
     let context = Context::new().unwrap();
@@ -202,7 +202,7 @@ fn whoever_waits_for_a_launch_of_large_buffers_asks_wgpu() {
                 let submissions = &device.shared.submissions;
                 assert_eq!(batch.is_light(), is_light, "{}", device.name());
                 assert!(is_light || submissions.standing(batch) == Standing::Ended);
-                // With the end, all that was written is there.
+                // With the end, all written values are there.
                 assert_eq!(data.read_range(..1).unwrap(), [7 * launches]);
                 assert_eq!(submissions.standing(batch), Standing::Ended);
                 assert_eq!(event.status(), EventStatus::Complete);
@@ -245,7 +245,7 @@ fn signals_of_plain_launches_are_their_own() {
     }
 }
 
-/// Commands that wgpu refuses when they are finished.
+/// Commands refused by wgpu when finished.
 fn refused_commands(device: &Device) -> wgpu::CommandEncoder {
     let small = device.raw().create_buffer(&wgpu::BufferDescriptor {
         label: None,
@@ -258,8 +258,8 @@ fn refused_commands(device: &Device) -> wgpu::CommandEncoder {
     encoder
 }
 
-/// Errors of commands that are finished inside the call that submits are theirs, also where the program's submission has taken
-/// the signal; errors of callbacks that the call runs are not.
+/// Errors of commands finished inside the submitting call belong to the commands, also where the program's submission
+/// has taken the signal; errors of callbacks run by the call do not.
 #[test]
 fn errors_of_commands_are_told_from_errors_of_callbacks() {
     let _alone = hooks::alone();
@@ -305,7 +305,7 @@ fn errors_of_commands_are_told_from_errors_of_callbacks() {
                 }
                 has_run.store(true, Ordering::SeqCst);
             });
-            // Of the program's marker it is known here that it has taken an index and no signal.
+            // The program's marker is known here to have taken an index and no signal.
             submissions.order.marked(submissions.order.last() + 1);
             within_a_minute(|| {
                 let batch = send(nothing());
@@ -317,7 +317,8 @@ fn errors_of_commands_are_told_from_errors_of_callbacks() {
     }
 }
 
-/// Between a submission and its marker there may be another, made by a hook: what comes in between is not taken for the marker.
+/// A hook may make a submission between another submission and the marker of the latter: the hook's is not taken for
+/// the marker.
 #[test]
 fn a_submission_in_front_of_the_last_ones_marker_has_no_signal_of_its_own() {
     let _alone = hooks::alone();
@@ -352,7 +353,7 @@ fn a_submission_in_front_of_the_last_ones_marker_has_no_signal_of_its_own() {
     }
 }
 
-/// When a thread looks again is a guess, which decides nothing.
+/// The time of a thread's next look is a guess and decides nothing.
 #[test]
 fn waits_end_with_the_work_and_at_deadlines_whatever_recent_waits_took() {
     let _alone = hooks::alone();

@@ -1,9 +1,9 @@
 //! Waiting for the end of a batch: looking for about as long as a short launch takes, then parked.
 //!
-//! For how long threads look is the program's choice (`WaitPolicy`), and counts from the submission, which bounds the
-//! processor time that a submission costs a thread. Where the choice is the runtime's, threads look once more when recent
-//! waits make an end likely ([`recent`](super::recent)). Where there is no signal, threads look at wgpu in that time, and
-//! poll at distances that grow to 1 ms behind it.
+//! The program chooses for how long threads look (`WaitPolicy`). The time counts from the submission, so a submission
+//! costs a thread bounded processor time. Where the choice is the runtime's, threads look once more when recent waits
+//! make an end likely ([`recent`](super::recent)). Where there is no signal, threads look at wgpu in that time, and
+//! poll afterwards at distances growing to 1 ms.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,11 +20,11 @@ use crate::device::pace::Pace;
 
 /// The longest stay inside a wait of the driver: between two waits the loss of the device is checked.
 const SLICE: Duration = Duration::from_millis(100);
-/// Looks at wgpu after a signal that came too early, or while a callback is in the way, before there is a marker more.
+/// Looks at wgpu after a premature signal, or while a callback is in the way, before there is a marker more.
 const LOOKS: u32 = 3;
 
-/// How many times as long a thread looks for the end of what another device waits for: a millisecond on graphics
-/// processors. A thread that sleeps costs every step of two devices more than a tenth of one.
+/// How many times as long a thread looks for an end awaited by another device: a millisecond on graphics processors. A
+/// sleeping thread costs every step of two devices more than a tenth of a millisecond.
 const LONGER: u32 = 20;
 
 /// The result of a wait.
@@ -39,18 +39,18 @@ pub(crate) enum Progress {
     Lost(String),
 }
 
-/// What a thread waits for.
+/// The goal of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Until {
-    /// The end, as the driver tells it.
+    /// The end, as told by the driver.
     Signalled,
-    /// The end, as wgpu has seen it.
+    /// The end, as seen by wgpu.
     Ended,
-    /// That nothing runs any more.
+    /// Idleness of the device: nothing runs any more.
     Over,
 }
 
-/// What looking has brought.
+/// The result of looking.
 #[derive(Debug, PartialEq, Eq)]
 enum Looked {
     Found,
@@ -58,7 +58,7 @@ enum Looked {
     InVain(Instant),
 }
 
-/// What a waiting thread does next, and until when.
+/// The next step of a waiting thread, and until when.
 #[derive(Debug)]
 enum Step {
     /// Looks, in the window of a recent wait unless the submission is fresh.
@@ -66,7 +66,7 @@ enum Step {
     Sleep(Instant),
 }
 
-/// Looks for news until the time is up, which is at most the time between two looks too late. It is `now`.
+/// Looks for news until the time is up, at most the time between two looks too late. The current time is `now`.
 fn look(
     until: Instant,
     mut now: Instant,
@@ -107,9 +107,9 @@ impl Submissions {
         self.wait_until(batch, timeout, Until::Ended)
     }
 
-    /// As [`Self::wait`], for a thread that needs nothing of wgpu: of a light batch wgpu may still keep what it used, until
-    /// it is asked next, at the next submission at the latest. The driver is working by then; asked here, wgpu would take
-    /// longer for it than a short launch takes to be recorded.
+    /// As [`Self::wait`], for a thread in need of nothing from wgpu: wgpu may still keep the resources of a light
+    /// batch, until asked next, at the next submission at the latest. The driver is working by then; asked here, wgpu
+    /// would take longer than the recording of a short launch.
     pub(crate) fn wait_signalled(&self, batch: &Batch, timeout: Option<Duration>) -> Progress {
         let until = match batch.is_light() {
             true => Until::Signalled,
@@ -128,7 +128,7 @@ impl Submissions {
     /// device begins, and to be woken takes as long as a short launch.
     pub(crate) fn look_longer(&self, batch: &Batch, deadline: Option<Instant>) {
         let now = Instant::now();
-        // What is looked for longer than that is looked for by the wait behind, which also sees the device's loss.
+        // Longer looks are left to the wait behind, since the wait also sees the device's loss.
         let until = now + self.spin.saturating_mul(LONGER).min(SLICE);
         let until = deadline.map_or(until, |end| end.min(until));
         look(until, now, Instant::now, || self.has_reached(batch));
@@ -138,7 +138,7 @@ impl Submissions {
         if let Some(answer) = self.answer(batch, until) {
             return answer;
         }
-        // Waits of the runtime's own that keep memory safe are not the program's to refuse: only pages cannot wait.
+        // Waits of the runtime's own for the safety of memory are not the program's to refuse: only pages cannot wait.
         let is_look = timeout == Some(Duration::ZERO);
         if !is_look && (cfg!(web) || self.may_submit_behind(batch, "a wait").is_err()) {
             return Progress::Refused;
@@ -197,11 +197,11 @@ impl Submissions {
         })
     }
 
-    /// Whether a signal that has reached the batch is that of its own submission, by a driver that runs.
+    /// Whether the signal reached for the batch comes from the batch's own submission, by a running driver.
     fn is_signalled(&self, batch: &Batch) -> bool {
         let number = batch.number();
-        // What a lost device gives up is signalled, too; and a submission that signals nothing has the value of the last
-        // that did.
+        // Work given up by a lost device is signalled, too; and a submission without a signal has the value of the last
+        // signalling submission.
         (self.signal.as_ref()).is_some_and(|signal| signal.is_in_order() && signal.loss().is_none())
             && batch.is_signal_own()
             && batch.signal() == number
@@ -224,12 +224,12 @@ impl Submissions {
         }
     }
 
-    /// Whether the submission of the batch is so fresh that threads look.
+    /// Whether the submission of the batch is fresh enough for threads to look.
     fn looks(&self, batch: &Batch) -> bool {
         (batch.sent()).is_some_and(|sent| sent.elapsed() < self.spin)
     }
 
-    /// Waits for the signal of the batch, for a slice at most: looks or sleeps, whatever is next.
+    /// Waits for the signal of the batch, for a slice at most: looks or sleeps, as the next step says.
     fn park(&self, batch: &Batch, deadline: Option<Instant>) {
         let Some(signal) = &self.signal else {
             return;
@@ -267,7 +267,7 @@ impl Submissions {
         }
     }
 
-    /// What a thread does now that waits for a batch sent at that time.
+    /// The step now of a thread waiting for a batch sent at that time.
     fn step(&self, sent: Option<Instant>, now: Instant, until: Instant) -> Step {
         let Some(sent) = sent else {
             return Step::Sleep(until);
@@ -284,8 +284,8 @@ impl Submissions {
         }
     }
 
-    /// Asks wgpu for ended submissions, and runs the resulting callbacks, those of the program included. Not to be
-    /// called with a lock that callbacks may want.
+    /// Asks wgpu for ended submissions, and runs the resulting callbacks, the program's included. Not to be called with
+    /// a lock wanted by callbacks.
     pub(crate) fn collect(&self) {
         if self.ledger.is_dead() || self.is_mute() {
             return;
@@ -352,7 +352,7 @@ impl Submissions {
 mod tests {
     use super::*;
 
-    /// A clock that goes on by a microsecond whenever somebody asks.
+    /// A clock going on by a microsecond at every question.
     fn clock(begun: Instant) -> impl FnMut() -> Instant {
         let mut now = begun;
         move || {

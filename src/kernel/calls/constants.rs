@@ -1,4 +1,4 @@
-//! What the WGSL of calls has in common with Rust, written from Rust's constants.
+//! The constants shared by the WGSL of calls and Rust, written from Rust's.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::device::call_words::{
 };
 
 /// The statuses by their names in WGSL: `CALL_…` for programs, and `tombolo_status_…`, in small letters, in the
-/// runtime's own texts, so that no declaration of a program changes what these texts mean.
+/// runtime's own texts, so no declaration of a program changes the meaning of the runtime's texts.
 pub(super) const STATUSES: [(&str, CallStatus); 12] = [
     ("DONE", CallStatus::Done),
     ("TIMED_OUT", CallStatus::TimedOut),

@@ -1,10 +1,10 @@
-//! Turns of loops that a group of lanes spends on calls, counted by the group.
+//! Turns of loops spent on calls by a group of lanes, counted by the group.
 //!
-//! lavapipe gives each group of eight lanes 65,535 turns for all of its loops. A count of each lane falls behind what its
-//! group spends: lanes without a port pause while those with one wait, and lanes of two branches wait one branch after the
-//! other. So the count is a word of the work-group's memory for each group of lanes (`shaders/rpc.wgsl`,
-//! `tombolo_call_turn_rationed`). This pass gives the table its length, zeroes the words, and tells each invocation its
-//! group. No barrier is needed: a group of lanes touches its own word alone.
+//! lavapipe gives each group of eight lanes 65,535 turns for all loops. A lane's own count falls behind the group's
+//! turns: lanes without a port pause while lanes with a port wait, and lanes of two branches wait branch after branch.
+//! So the count is a word of the work-group's memory for each group of lanes (`shaders/rpc.wgsl`,
+//! `tombolo_call_turn_rationed`). This pass gives the table its length, zeroes the words, and tells each invocation the
+//! invocation's group. No barrier is needed: a group of lanes touches the group's own word alone.
 
 use std::num::NonZeroU32;
 
@@ -17,13 +17,13 @@ use super::bind::named;
 use super::padding_lanes::{GROUP, lane_index};
 use crate::kernel::passes::prepend;
 
-/// The tables, with the variables for the group of an invocation: of calls, and of kernels without calls that wait for pages.
+/// The tables, with the variables for the group of an invocation: of calls, and of page-awaiting kernels without calls.
 const COUNTS: [(&str, &str); 2] = [
     ("tombolo_call_group_turns", "tombolo_call_group"),
     ("tombolo_system_group_turns", "tombolo_system_group"),
 ];
 
-/// Prepares the count at an entry point that waits for the host. Returns whether there was a change.
+/// Prepares the count at an entry point waiting for the host. Returns whether there was a change.
 pub(crate) fn share(module: &mut Module, entry: usize) -> bool {
     let size = module.entry_points[entry].workgroup_size;
     let lanes = size.iter().fold(1u32, |all, &n| all.saturating_mul(n));

@@ -1,8 +1,8 @@
 //! Calls of a subgroup in one packet: gives the functions of `shaders/rpc_subgroup.wgsl` their bodies on devices where
 //! packets are shared, and `f_try` the form without shared packets on the others.
 //!
-//! Put in after parsing, so that a program need not enable subgroups, and validates for devices without them. What is
-//! taken out is what calls more functions: naga wants callees in front of their callers.
+//! Put in after parsing: a program need not enable subgroups, and validates for devices without subgroups. Only bodies
+//! calling more functions are taken out: naga wants callees in front of their callers.
 
 use naga::{
     Block, CollectiveOperation, Expression, Function, GatherMode, Literal, Module, Span, Statement,

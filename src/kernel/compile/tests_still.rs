@@ -1,4 +1,4 @@
-//! Which kernels have the heap bound read-only.
+//! Kernels with the heap bound read-only.
 
 use naga::{AddressSpace, StorageAccess};
 
@@ -59,7 +59,7 @@ fn sum(p: usm_ptr) -> u32 {{ return usm_Node(p).value; }}
         }
     }
     assert_eq!(found, heap.segments);
-    // Also without what naga itself would not take.
+    // Also without parts refused by naga itself.
     let flags = naga::valid::ValidationFlags::all();
     let mut validator = naga::valid::Validator::new(flags, naga::valid::Capabilities::all());
     validator.validate(module).expect("a valid module");
@@ -96,7 +96,7 @@ fn the_heap_of_kernels_that_only_read_is_bound_read_only() {
         ));
         assert!(!is_still("", "sums[id.x] = atomicAdd(usm_Count(p), 1u);"));
         assert!(!is_still("", "sums[id.x] = atomicLoad(usm_Count(p));"));
-        // With an atomic anywhere in storage the kernel may wait for what somebody writes.
+        // With an atomic anywhere in storage the kernel may wait for somebody's writes.
         let flag = "@group(0) @binding(2) var<storage, read_write> flag: atomic<u32>;";
         assert!(!is_still(flag, "sums[id.x] = sum(p) + atomicLoad(&flag);"));
         let inside = "@group(0) @binding(2) var<storage, read_write> counts: array<Counts>;";

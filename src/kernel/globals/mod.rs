@@ -44,11 +44,11 @@ pub enum GlobalScope {
 /// What the host may do with a device global: `host_access`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum GlobalAccess {
-    /// Only read it.
+    /// Only read the variable.
     Read,
-    /// Only write it.
+    /// Only write the variable.
     Write,
-    /// Read and write it.
+    /// Read and write the variable.
     ReadWrite,
     /// Neither.
     None,
@@ -61,8 +61,8 @@ pub enum InitMode {
     Reset,
     /// When the device is programmed anew (`Device::reprogram_globals`).
     Reprogram,
-    /// Never by the runtime: the variable begins with its declared initial value, or with whatever bytes its memory
-    /// has where none is declared, and keeps its value in every reset. For large tables that a kernel or a copy fills.
+    /// Never by the runtime: the variable begins with its declared initial value, or, without a declared value, with
+    /// the bytes in memory, and keeps the value in every reset. For large tables filled by a kernel or a copy.
     Never,
 }
 
@@ -96,7 +96,7 @@ impl fmt::Display for InitMode {
     }
 }
 
-/// A device global that a kernel uses.
+/// A device global used by a kernel.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct GlobalUse {
@@ -109,7 +109,7 @@ pub struct GlobalUse {
     /// The type in full, without the names of structures and aliases, for comparison with another module's. An atomic
     /// counts as its scalar: a kernel counts, the next kernel reads the counts.
     pub(crate) canonical: String,
-    /// The number by which the module knows it.
+    /// The variable's number in the module.
     pub(crate) number: u32,
     /// The source with the declaration, and the 1-based line there; none if not known.
     pub(crate) place: Option<(String, u32)>,

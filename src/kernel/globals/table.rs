@@ -42,7 +42,7 @@ struct Entry {
     wgsl: Option<InWgsl>,
     /// The instance of all modules, for device scope.
     device: Option<Arc<Instance>>,
-    /// Those of single modules, for image scope.
+    /// Instances of single modules, for image scope.
     images: Vec<(ModuleIdentity, Weak<Instance>)>,
 }
 
@@ -59,7 +59,7 @@ struct InWgsl {
 /// the kernels using it.
 #[derive(Debug)]
 pub(crate) struct Instance {
-    /// A number that no other instance has.
+    /// A number unique to the instance.
     pub id: u64,
     /// The full name.
     pub name: Arc<str>,
@@ -77,7 +77,7 @@ pub(crate) struct Instance {
 #[derive(Debug, Default)]
 struct Start {
     host: Option<Arc<Declaration>>,
-    /// Some device has it already.
+    /// Some device has the variable already.
     touched: bool,
 }
 
@@ -86,7 +86,7 @@ impl Drop for Instance {
         if let Some(owner) = self.owner.upgrade() {
             let mut state = lock(&owner.state);
             if let Some(chunk) = state.chunks.get_mut(self.chunk) {
-                // It was allocated there, and is freed here only.
+                // The place was allocated there, and is freed here only.
                 let _ = chunk.region.free(self.allocation);
             }
         }
@@ -94,7 +94,7 @@ impl Drop for Instance {
 }
 
 impl Instance {
-    /// The declaration in Rust, if there is one yet. From here on it is too late for initial values.
+    /// The declaration in Rust, if already there. From here on initial values come too late.
     pub fn touch(&self) -> Option<Arc<Declaration>> {
         let mut start = lock(&self.start);
         start.touched = true;
@@ -110,15 +110,15 @@ impl Instance {
 /// Where the host finds a variable.
 #[derive(Debug)]
 pub(crate) enum HostView {
-    /// In its only instance.
+    /// In the only instance.
     Instance(Arc<Instance>),
     /// Nowhere yet: of image scope, and not named by any module.
     Host,
-    /// In several modules, whose names these are.
+    /// In several modules, listed by name.
     Several(Vec<String>),
 }
 
-/// A variable as [`GlobalTable::find`] knows it.
+/// A variable as known to [`GlobalTable::find`].
 #[derive(Debug, Clone)]
 pub(crate) struct Known {
     pub host: Option<Arc<Declaration>>,
@@ -139,7 +139,7 @@ impl GlobalTable {
         self.locked(|state| state.declare(declaration, &mut kept))
     }
 
-    /// Where the host finds the variable, which it declares by the way.
+    /// Where the host finds the variable, declared by the way.
     ///
     /// # Errors
     /// [`GlobalConflict`] with what was known.
@@ -182,7 +182,7 @@ impl GlobalTable {
         module: &ModuleIdentity,
         uses: &[GlobalUse],
     ) -> Result<Vec<Arc<Instance>>, GlobalConflict> {
-        // Dropped behind the lock, which the last handle of an instance takes when it goes.
+        // Dropped behind the lock, since the last handle of an instance takes the lock at its drop.
         let mut kept = Vec::new();
         self.locked(|state| state.resolve(module, uses, &mut kept, &self.0))
     }
@@ -245,8 +245,8 @@ impl Entry {
         }
     }
 
-    /// Takes back what a module has declared whose kernels are gone, or were never finished, before any device had the
-    /// variable: the name is free again.
+    /// Takes back the declarations of a module whose kernels are gone, or were never finished, before any device had
+    /// the variable: the name is free again.
     fn settle(&mut self, kept: &mut Vec<Arc<Instance>>) {
         self.images.retain(|(_, image)| image.strong_count() > 0);
         let unused = |instance: &Arc<Instance>| {

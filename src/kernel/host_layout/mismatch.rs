@@ -1,4 +1,4 @@
-//! What is said where a Rust structure and a WGSL structure disagree.
+//! The report where a Rust structure and a WGSL structure disagree.
 
 use thiserror::Error;
 
@@ -17,7 +17,7 @@ pub enum LayoutMismatch {
         program: String,
         /// The name asked for.
         wanted: String,
-        /// The structures and aliases that exist.
+        /// The existing structures and aliases.
         available: Vec<String>,
     },
     /// The type is no structure.
@@ -40,7 +40,7 @@ pub enum LayoutMismatch {
         program: String,
         /// The name asked for.
         wanted: String,
-        /// What stands in the way.
+        /// The obstacle.
         source: Box<KernelError>,
     },
     /// The layouts differ.
@@ -58,25 +58,25 @@ pub struct LayoutDifference {
     pub rust: RustLayout,
     /// The WGSL side.
     pub wgsl: TypeLayout,
-    /// What is off, in the order of the Rust structure; never empty.
+    /// The faults, in the order of the Rust structure; never empty.
     pub faults: Vec<LayoutFault>,
     /// The possible explanation.
     pub notes: Vec<String>,
 }
 
-/// One thing in which two layouts differ. Fields within fields are named by paths (`body.mass`; `bodies[].mass` for
-/// elements of an array), and bytes count from the start of the outer structure.
+/// A difference of two layouts. Fields within fields are named by paths (`body.mass`; `bodies[].mass` for elements of
+/// an array), and bytes count from the start of the outer structure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LayoutFault {
-    /// A field without a member of its name in WGSL.
+    /// A field without a member of the same name in WGSL.
     MissingInWgsl {
         /// The field.
         field: String,
-        /// The name that the WGSL structure lacks.
+        /// The name missing in the WGSL structure.
         member: String,
     },
-    /// A member without a field for it in Rust.
+    /// A member without a field in Rust.
     MissingInRust {
         /// The member.
         field: String,

@@ -1,4 +1,5 @@
-//! Walks through the statements of functions, which naga nests: blocks, branches, switches and loops have blocks inside.
+//! Walks through the statements of functions, as nested by naga: blocks, branches, switches and loops have blocks
+//! inside.
 //!
 //! | walk | for passes that |
 //! | --- | --- |
@@ -14,7 +15,7 @@ use naga::{Block, Span, Statement};
 /// A block directly inside a statement.
 pub(in crate::kernel) struct Inner<B> {
     pub block: B,
-    /// Whether the block is a loop's `continuing`, out of which nothing returns.
+    /// Whether the block is a loop's `continuing`, without any way to return.
     pub is_continuing: bool,
 }
 
@@ -63,7 +64,7 @@ pub(in crate::kernel) fn inner_mut(statement: &mut Statement) -> Vec<Inner<&mut 
     }
 }
 
-/// Calls `visit` for every statement of `block` and of the blocks inside, a statement before those inside.
+/// Calls `visit` for every statement of `block` and of the blocks inside, a statement before its inner statements.
 pub(in crate::kernel) fn each_statement<'b>(
     block: &'b Block,
     visit: &mut dyn FnMut(&'b Statement),
@@ -77,8 +78,8 @@ pub(in crate::kernel) fn each_statement<'b>(
     }
 }
 
-/// As [`each_statement`], with statements and their spans to be changed; what `visit` makes of a statement is walked
-/// through then. Ends with the first error of `visit`.
+/// As [`each_statement`], with statements and their spans to be changed; the walk goes on through the changed
+/// statement. Ends with the first error of `visit`.
 pub(in crate::kernel) fn each_statement_mut<E>(
     block: &mut Block,
     visit: &mut dyn FnMut(&mut Statement, &mut Span) -> Result<(), E>,
@@ -93,8 +94,8 @@ pub(in crate::kernel) fn each_statement_mut<E>(
     Ok(())
 }
 
-/// Builds `block` and the blocks inside anew: `put` gets each statement, behind those inside, and the block that it or
-/// others in its place are pushed to.
+/// Builds `block` and the blocks inside anew: `put` gets each statement, behind the statements inside, and the block to
+/// push the statement or replacements to.
 pub(in crate::kernel) fn rebuild(
     block: &mut Block,
     put: &mut dyn FnMut(Statement, Span, &mut Block),

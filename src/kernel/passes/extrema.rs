@@ -1,11 +1,11 @@
 //! `atomicMin` and `atomicMax` as loops of `atomicCompareExchangeWeak`, for drivers whose own are no single steps.
 //!
-//! SwiftShader makes each of a load and a store, behind a lock that only the other minima and maxima take: an addition or a
-//! store of another invocation that comes in between is undone. With sixteen threads a fifth of the additions were lost
+//! SwiftShader makes each of a load and a store, behind a lock taken only by the other minima and maxima: an addition
+//! or a store of another invocation in between is undone. With sixteen threads a fifth of the additions were lost
 //! beside maxima of the same word.
 //!
-//! Operations on words are rewritten, in every address space that has atomics; SwiftShader has none of 64 bits. What was
-//! there before is kept in a variable of the function from the end of the loop to where it is used.
+//! Operations on words are rewritten, in every address space that has atomics; SwiftShader has none of 64 bits. The
+//! word from before is kept in a variable of the function from the end of the loop to the use.
 
 use std::collections::HashMap;
 
@@ -18,12 +18,12 @@ use super::blocks::{each_statement, rebuild};
 use super::insert::insert;
 use super::type_of;
 
-/// The scalars that there are such operations of.
+/// The scalars with such operations.
 const SCALARS: [Scalar; 2] = [Scalar::U32, Scalar::I32];
 
 type Value = Handle<Expression>;
 
-/// The types of what the operations of a scalar give.
+/// The types of the results of a scalar's operations.
 #[derive(Clone, Copy)]
 struct Types {
     word: Handle<Type>,
@@ -56,7 +56,7 @@ pub(crate) fn run(module: &mut Module) -> bool {
     true
 }
 
-/// One of the operations.
+/// An operation.
 struct Extremum {
     pointer: Value,
     function: MathFunction,
@@ -125,8 +125,8 @@ fn rewrite(function: &mut Function, types: [Types; SCALARS.len()]) {
     function.body = body;
 }
 
-/// Replaces the operations in a block. `known` has for each word the type of an exchange's outcome, and the pointer of the
-/// variable for what was there before.
+/// Replaces the operations in a block. `known` has for each word the type of an exchange's outcome, and the pointer of
+/// the variable for the word from before.
 fn loops(
     block: &mut Block,
     expressions: &mut Arena<Expression>,
@@ -152,7 +152,7 @@ fn loops(
     });
 }
 
-/// The loop: what is there, and in its place the smaller or the larger one, unless it has changed meanwhile.
+/// The loop: loads the word, and puts the smaller or the larger in place, unless the word has changed meanwhile.
 fn exchange_until_done(
     one: &Extremum,
     (outcome, old): (Handle<Type>, Value),

@@ -16,8 +16,8 @@
 //!
 //! The same happens to `return` inside a loop, which compilers turn into "remember, leave the loop, then leave the
 //! function". An invocation that was cut can find the memory of an earlier call there, and skip the test behind the
-//! loop. So a call of a function that returns from within a loop is followed by another test of those loops, in the
-//! caller.
+//! loop. So a call of a function returning from within a loop is followed by another test of the function's loops, in
+//! the caller.
 //!
 //! # Which kernels are guarded
 //!
@@ -28,8 +28,8 @@
 //!
 //! One false alarm is known and kept: a kernel that uses the budget up *exactly* with its last useful turn is reported
 //! although its result is whole. Evaluating the loop's condition once more would be folded like a mark in a plain
-//! variable. Padding lanes beyond the work-group's size spend the budget as well, so that a real loop can be cut by
-//! them; the guard reports that, too.
+//! variable. Padding lanes beyond the work-group's size spend the budget as well, and can cut a real loop; the guard
+//! reports such a cut, too.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -57,11 +57,10 @@ pub struct LoopSite {
     pub function: Option<String>,
 }
 
-/// The loops that [`run`] put under guard. An inner loop comes before the outer loop, and a function before its
-/// callers.
+/// The loops put under guard by [`run`]. An inner loop comes before the outer loop, and a function before its callers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoopGuard {
-    /// Every loop that the entry point can reach.
+    /// Every loop reachable from the entry point.
     pub sites: Vec<LoopSite>,
 }
 
@@ -126,7 +125,7 @@ pub fn run(
     Some(guard)
 }
 
-/// The variables that the guard adds to a module.
+/// The guard's variables in a module.
 struct Globals {
     status: Handle<GlobalVariable>,
     /// Word 0 means that this invocation has reported; word `1 + site` means that the invocation is inside that loop.

@@ -2,24 +2,25 @@
 //!
 //! A pass needs no adapter. A pass expects a module with resolved overrides, and leaves a module that validates, can be
 //! written by `naga::back::wgsl`, and has spans into the user's file: statements keep their spans, and an added
-//! statement borrows the span of its cause.
+//! statement borrows the cause's span.
 //!
 //! [`pointers`] comes first, and before validation: the validator would refuse the functions without a body replaced by
-//! this pass. It takes modules whose overrides are not resolved yet.
+//! this pass. The pass takes modules with unresolved overrides.
 //!
-//! [`spans`] runs on the module as it is parsed: the helpers that it makes are ordinary functions to all others.
+//! [`spans`] runs on the module right after parsing: the helpers made there are ordinary functions to all others.
 //!
-//! `print` comes even before, since its calls fit no function yet; the arguments to store may follow pointers. Its
-//! prologue is added once the size of the work-group is known.
+//! `print` comes even before, since calls of `print` fit no function yet; the arguments to store may follow pointers.
+//! The prologue is added once the size of the work-group is known.
 //!
-//! [`spill`] comes when the variables of the runtime are in place, and before the guards, which see its loops.
+//! [`spill`] comes when the variables of the runtime are in place, and before the guards: the guards see the loops of
+//! the pass.
 //!
 //! [`part_arguments`] is for Vulkan alone, and comes last.
 //!
-//! [`blocks`] is how passes walk through statements, and [`code`] what they build new bodies of functions with.
+//! [`blocks`] has the walks of passes through statements, and [`code`] the builders of new bodies of functions.
 //!
-//! [`extrema`] comes last of those that add loops: its own need no guard. [`folding`] comes behind it: other passes add
-//! variables, too.
+//! [`extrema`] comes last of the loop-adding passes: the loops of its own need no guard. [`folding`] comes behind
+//! [`extrema`]: other passes add variables, too.
 //!
 //! Where both are wanted, [`loop_guard`] runs before [`grid`], to see the user's functions by the
 //! user's names.
@@ -69,7 +70,7 @@ use naga::{
 };
 pub(crate) use trip_count::every_loop_ends;
 
-/// A name that nothing at module scope has yet: `wanted`, or `wanted` with the first free number.
+/// A name unused at module scope: `wanted`, or `wanted` with the first free number.
 pub(crate) fn unique_name(module: &Module, wanted: &str) -> String {
     let taken: HashSet<&str> = (module.global_variables.iter())
         .filter_map(|(_, v)| v.name.as_deref())
@@ -146,7 +147,7 @@ pub(crate) fn prepend(function: &mut Function, statements: Vec<Statement>, span:
     function.body.splice(0..0, block);
 }
 
-/// The functions that `entry` calls, directly or not, callees first.
+/// The functions called by `entry`, directly or not, callees first.
 pub(crate) fn reachable(module: &Module, entry: &Function) -> BTreeSet<Handle<Function>> {
     let mut found = BTreeSet::new();
     let mut todo = vec![entry];
@@ -162,7 +163,7 @@ pub(crate) fn reachable(module: &Module, entry: &Function) -> BTreeSet<Handle<Fu
     found
 }
 
-/// The types of a function's expressions, or the first that has none and why.
+/// The types of a function's expressions, or the first expression without a type and why.
 pub(crate) fn typified(
     function: &Function,
     context: &ResolveContext<'_>,

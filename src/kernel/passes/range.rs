@@ -1,5 +1,5 @@
-//! The largest value of an index, where it can be read off the function: an index that stays below the length of its
-//! array needs no limit.
+//! The largest value of an index, where the function tells: an index always below the length of the array needs no
+//! limit.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use naga::{
 use super::blocks::each_statement;
 use super::trip_count::counted;
 
-/// The largest values that loops give their counters, by the expressions that load them.
+/// The largest values of loops' counters, by the expressions loading the counters.
 pub(super) struct Ranges<'m> {
     module: &'m Module,
     function: &'m Function,
@@ -69,8 +69,7 @@ impl<'m> Ranges<'m> {
         }
     }
 
-    /// The largest value of an index of type `u32`, or of an `i32` that is not negative; `None` where that is not
-    /// known.
+    /// The largest value of an index of type `u32`, or of a non-negative `i32`; `None` where unknown.
     pub fn most(&self, index: Handle<Expression>, kind: ScalarKind) -> Option<u32> {
         if let Some(most) = self.loaded.get(&index) {
             return Some(*most);

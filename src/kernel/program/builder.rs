@@ -1,4 +1,4 @@
-//! Programs of several sources, and with what else a program can have.
+//! Programs of several sources, and with a program's other parts.
 
 use std::fmt;
 use std::fs::File;
@@ -18,9 +18,10 @@ use crate::kernel::text_limits::check_length;
 /// the first source, whose name is the program's.
 ///
 /// # Several sources
-/// The sources make one program: each sees the declarations of all others, and errors give the file and its line. In a program
-/// of several sources a name that begins with an underscore belongs to its own source, overrides and entry points apart, so
-/// that libraries need not know each other's helpers; a device global with such a name has the file's name in its own.
+/// The sources make a single program: each sees the declarations of all others, and errors give the file and the line.
+/// In a program of several sources a name beginning with an underscore belongs to the name's own source, overrides and
+/// entry points apart: libraries need not know each other's helpers. A device global with such a name has the file's
+/// name in its own.
 ///
 /// ```
 /// use tombolo::Program;
@@ -44,7 +45,7 @@ use crate::kernel::text_limits::check_length;
 pub struct ProgramBuilder {
     sources: Vec<(String, Arc<str>)>,
     prefix: Arc<str>,
-    /// What the program calls, with the option's name.
+    /// The functions called by the program, with the option's name.
     calls: Option<(&'static str, CallSet)>,
     /// Texts behind the sources.
     behind: Vec<Behind>,
@@ -52,9 +53,9 @@ pub struct ProgramBuilder {
     mistake: Option<ProgramMistake>,
 }
 
-/// A text behind the sources that has a variable with a binding.
+/// A text behind the sources, with a bound variable.
 struct Behind {
-    /// What the text is for: there is one text for each purpose.
+    /// The purpose of the text: each purpose has a single text.
     purpose: String,
     /// The variable.
     variable: String,
@@ -78,7 +79,7 @@ impl Program {
     }
 }
 
-/// The text of a file. Of a longer one so much comes that the text is refused for its length.
+/// The text of a file. Of a longer file just enough is read for a refusal by length.
 fn read_within(path: &Path, limit: usize) -> io::Result<String> {
     let mut bytes = Vec::new();
     let most = limit as u64 + 1;
@@ -90,7 +91,7 @@ fn read_within(path: &Path, limit: usize) -> io::Result<String> {
     }
 }
 
-/// Refuses sources that are too long together.
+/// Refuses sources too long together.
 fn is_short(sources: &[(String, Arc<str>)]) -> Result<(), KernelError> {
     let lengths = sources.iter().map(|(_, source)| source.len());
     check_length(lengths.fold(0, usize::saturating_add)).map_err(|excess| {
@@ -105,7 +106,7 @@ fn is_short(sources: &[(String, Arc<str>)]) -> Result<(), KernelError> {
     })
 }
 
-/// Refuses a source that would run on into the next one.
+/// Refuses a source running on into the next.
 fn is_closed((name, source): &(String, Arc<str>)) -> Result<(), KernelError> {
     let Some((place, message)) = unclosed(source) else {
         return Ok(());
@@ -123,8 +124,8 @@ fn is_closed((name, source): &(String, Arc<str>)) -> Result<(), KernelError> {
 }
 
 impl ProgramBuilder {
-    /// Adds a source. `name` is for messages, usually a file name. The same source added again is there once, so that
-    /// libraries can each add what they need. A byte-order mark in front is left out.
+    /// Adds a source. `name` is for messages, usually a file name. The same source added again is there once: libraries
+    /// can each add their needs. A byte-order mark in front is left out.
     pub fn source(mut self, name: impl Into<String>, source: impl Into<Arc<str>>) -> Self {
         let (name, mut source) = (name.into(), source.into());
         // Some editors begin files with a byte-order mark, which is no part of a WGSL text.
@@ -139,11 +140,11 @@ impl ProgramBuilder {
         self
     }
 
-    /// Adds the source in a file, such as a library of helpers, by the path as its name; otherwise as
-    /// [`ProgramBuilder::source`]. The file is read by this call, not again later: a program that travels
-    /// without its files uses `source` and `include_str!`.
+    /// Adds the source in a file, such as a library of helpers, under the path as name; otherwise as
+    /// [`ProgramBuilder::source`]. The file is read by this call, not again later: a program to travel without the
+    /// files uses `source` and `include_str!`.
     ///
-    /// A file that cannot be read is [`ProgramMistake::Unreadable`]; no more is read than [`Program::LIMITS`] allow.
+    /// An unreadable file is [`ProgramMistake::Unreadable`]; no more is read than [`Program::LIMITS`] allow.
     pub fn import(mut self, path: impl AsRef<Path>) -> Self {
         let name = path.as_ref().display().to_string();
         match read_within(path.as_ref(), Program::LIMITS.bytes) {
@@ -156,15 +157,15 @@ impl ProgramBuilder {
         }
     }
 
-    /// Puts a prefix before the names of the program's device globals: its variable `count` is known to the host, and to
-    /// programs of the same prefix, as `<prefix>count`. So programs that were written apart keep variables of the same name
+    /// Puts a prefix before the names of the program's device globals: a variable `count` is known to the host, and to
+    /// programs of the same prefix, as `<prefix>count`. So programs written apart keep variables of the same name
     /// apart.
     pub fn global_prefix(mut self, prefix: impl Into<Arc<str>>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// What the kernels call; `option` has added it.
+    /// The functions called by the kernels, as added by `option`.
     pub(crate) fn callee(mut self, option: &'static str, calls: &CallSet) -> Self {
         match self.calls {
             Some((first, _)) => self.wrong(ProgramMistake::TwoCallees {
@@ -176,7 +177,7 @@ impl ProgramBuilder {
         self
     }
 
-    /// Puts the text behind the sources that `text` makes with the attributes of its `variable`, in a bind group of such
+    /// Puts the text made by `text` with the attributes of `variable` behind the sources, in a bind group of such
     /// variables. A second text for the same purpose has to have the same variable, and is left out.
     pub(crate) fn behind(mut self, purpose: String, variable: String, text: TextOfBinding) -> Self {
         match self.behind.iter().find(|known| known.purpose == purpose) {
@@ -207,13 +208,12 @@ impl ProgramBuilder {
     /// Reads the program.
     ///
     /// # Errors
-    /// [`KernelError::Builder`] for options that contradict each other, and where there is no source.
-    /// [`KernelError::Syntax`], [`KernelError::Type`] and [`KernelError::Validation`] for faults in the text,
-    /// [`KernelError::Print`] and [`KernelError::Pointer`] for what is not WGSL but a convention of the runtime,
-    /// [`KernelError::HostCall`] where a called function does not fit the program,
-    /// [`KernelError::TooComplex`] for a text beyond [`Program::LIMITS`]; [`KernelError::Internal`] where the system
-    /// has no thread for the reading. Faults dependent on the size of private arrays are judged when the sizes are
-    /// known.
+    /// [`KernelError::Builder`] for contradictory options, and without a source. [`KernelError::Syntax`],
+    /// [`KernelError::Type`] and [`KernelError::Validation`] for faults in the text, [`KernelError::Print`] and
+    /// [`KernelError::Pointer`] for faults against conventions of the runtime beyond WGSL, [`KernelError::HostCall`]
+    /// where a called function does not fit the program, [`KernelError::TooComplex`] for a text beyond
+    /// [`Program::LIMITS`]; [`KernelError::Internal`] where the system has no thread for the reading. Faults dependent
+    /// on the size of private arrays are judged when the sizes are known.
     pub fn build(self) -> Result<Program, KernelError> {
         let name = self.sources.first().map(|(name, _)| name.clone());
         let mistake = match &name {

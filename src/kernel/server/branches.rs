@@ -1,4 +1,5 @@
-//! The branches of a kernel that serves calls: arguments out of where they lie, the handler, and the result to where it belongs.
+//! The branches of a call-serving kernel: arguments out of their place, the handler, and the result to the result's
+//! place.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -33,13 +34,13 @@ pub(super) fn most_words(handlers: &[Arc<HandlerDeclaration>]) -> usize {
 pub(super) trait Access {
     /// An argument's word.
     fn load(&self, word: usize) -> String;
-    /// The statement that writes a word of the result.
+    /// The statement writing a word of the result.
     fn store(&self, word: usize, value: &str) -> String;
-    /// Whether calls of handlers for batches are gathered; else each is a batch of its own.
+    /// Whether calls of handlers for batches are gathered; else each call is a batch of its own.
     fn gathers(&self) -> bool {
         false
     }
-    /// Whether words of results that hold nothing are written, too.
+    /// Whether empty words of results are written, too.
     fn pads(&self) -> bool {
         false
     }
@@ -47,17 +48,17 @@ pub(super) trait Access {
 
 /// Arguments and results in ports.
 pub(super) struct Ports<'n> {
-    /// The memory in which the results lie.
+    /// The memory of the results.
     pub out: &'n str,
     /// The words are sealed, and so is their padding.
     pub sealed: bool,
-    /// Calls are gathered in batches, for handlers that serve those.
+    /// Calls are gathered in batches, for batch handlers.
     pub gathers: bool,
-    /// Words of arguments read with the head of the call, before it is known whose they are.
+    /// Words of arguments read with the head of the call, before the handler is known.
     pub ahead: usize,
 }
 
-/// An argument's word, read where it is used.
+/// An argument's word, read at the use.
 pub(super) fn load_argument(word: usize) -> String {
     format!(
         "atomicLoad(&tombolo_server[arguments + {}u])",
@@ -104,7 +105,7 @@ fn case(
     match handler.form {
         HandlerForm::Alone => {}
         HandlerForm::Together => names.push("lane".to_owned()),
-        // A call that is not gathered is a batch of its own.
+        // A call not gathered is a batch of its own.
         HandlerForm::Batch(_) => {
             names.extend(["lane", if gathers { "calls" } else { "1u" }].map(str::to_owned));
         }

@@ -4,7 +4,7 @@ use super::text::{Places, ServerShape};
 use crate::kernel::template::Template;
 
 impl ServerShape {
-    /// Whether all lanes of a work-group know which of several it is: those that look at ports.
+    /// Whether all lanes of a work-group know the group's number among several: lanes looking at ports.
     fn is_drawn_by_all(&self) -> bool {
         match self.together {
             Some(_) => self.batches,
@@ -13,7 +13,7 @@ impl ServerShape {
     }
 }
 
-/// How work-groups come and go, and which ports each of them looks at.
+/// How work-groups come and go, and the ports of each.
 pub(super) fn with_groups(template: Template, places: &Places, shape: &ServerShape) -> Template {
     let (groups, lanes) = (shape.groups, shape.lanes);
     let hint = if shape.together.is_some() {
@@ -91,8 +91,8 @@ fn with_arrival(template: Template, places: &Places, shape: &ServerShape) -> Tem
         true => "var<workgroup> tombolo_server_drawn: u32;",
         false => "",
     };
-    // A kernel of another device counts its own requests, and is not believed to count by one; the first work-group alone
-    // looks at them.
+    // A kernel of another device counts its own requests, and is not believed to count by 1; the first work-group alone
+    // looks at those kernels.
     let is_not_next = match &shape.remote_clients {
         Some(remote) => format!(
             "(request == known || (request - known != 1u && taken < {}u))",

@@ -1,12 +1,11 @@
 //! Servers living on a device: from the handlers in a program to the polling kernel around them.
 //!
 //! A handler is an ordinary function of the program. The head is read from the text, the types are laid out by naga,
-//! and [`text`] writes the kernel that takes calls out of ports (`shaders/server.wgsl`) and hands them to the handlers ([`branches`]);
-//! [`slice`] the kernels that serve calls between launches (`shaders/server_slice.wgsl` and `server_ports.wgsl`), with
-//! [`packing`] for calls of a single function; [`remote_clients`] the part of the polling kernel for kernels of other
-//! devices, [`groups`] for several work-groups, [`batches`] for handlers that serve many calls at once, [`urgent`] for
-//! calls that go before others, and [`withdrawal`] for
-//! calls that are taken back.
+//! and [`text`] writes the kernel taking calls out of ports (`shaders/server.wgsl`) and handing the calls to the
+//! handlers ([`branches`]); [`slice`] the kernels serving calls between launches (`shaders/server_slice.wgsl` and
+//! `server_ports.wgsl`), with [`packing`] for calls of a single function; [`remote_clients`] the part of the polling
+//! kernel for kernels of other devices, [`groups`] for several work-groups, [`batches`] for handlers serving many calls
+//! at once, [`urgent`] for calls with precedence, and [`withdrawal`] for calls taken back.
 
 mod batches;
 mod branches;
@@ -30,11 +29,11 @@ pub(crate) use slice::{
 };
 pub(crate) use text::{Places, ServerShape, write};
 
-/// The entry point of the kernel that is written.
+/// The entry point of the written kernel.
 pub(crate) const ENTRY: &str = "tombolo_server_main";
 
-/// The function by which a handler asks whether its call is withdrawn. Programs that mention it without declaring it have it:
-/// elsewhere than in the polling kernel it is always false.
+/// The function for a handler's question whether its call is withdrawn. Programs mentioning the function without a
+/// declaration have the function: elsewhere than in the polling kernel the answer is always false.
 pub(crate) const CANCELLED: &str = "call_cancelled";
 
 /// Statuses of servers on devices, beside those of `CallStatus`.
@@ -47,11 +46,11 @@ use naga::Module;
 use crate::device::{CallStatus, fence};
 
 const FENCE: &str = "tombolo_server_fence";
-/// That of `shaders/work.wgsl`.
+/// The fence of `shaders/work.wgsl`.
 const WORK_FENCE: &str = "tombolo_server_work_fence";
-/// What the variables of rings begin with.
+/// The beginning of names of rings' variables.
 pub(crate) const RING_VARIABLE: &str = "tombolo_ring_";
-/// Those of `shaders/ring.wgsl`, without the names of the rings.
+/// The fences of `shaders/ring.wgsl`, without the names of the rings.
 const RING_FENCE: &str = "tombolo_ring_fence_";
 const PUBLISH: &str = "tombolo_server_publish";
 const PUBLISH_BEHIND_FENCE: &str = "tombolo_server_publish_behind_fence";
@@ -71,7 +70,7 @@ pub(crate) fn complete(module: &mut Module, barrier: bool) {
     }
 }
 
-/// The same for the functions of rings (`shaders/ring.wgsl`), which end with the names of their rings.
+/// The same for the functions of rings (`shaders/ring.wgsl`), named with the names of their rings at the end.
 fn complete_rings(module: &mut Module) {
     let functions = module.functions.iter();
     let rings: Vec<String> = functions

@@ -1,4 +1,4 @@
-//! The polling kernels as text: every form is WGSL that validates.
+//! The polling kernels as text: every form is valid WGSL.
 
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
@@ -62,7 +62,7 @@ fn form(name: &str) -> HandlerForm {
     }
 }
 
-/// A server of one lane, with nothing that has to be asked for, in that group of bindings.
+/// A server of a single lane, without optional parts, in this group of bindings.
 fn shape(group: u32) -> ServerShape {
     ServerShape {
         lanes: 1,

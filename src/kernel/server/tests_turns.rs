@@ -1,7 +1,7 @@
-//! Polling kernels, executed: turns of loops that a lease takes, beside those that it counts.
+//! Polling kernels, executed: turns of loops taken by a lease, beside the turns counted.
 //!
-//! A lease that takes more turns than it counts is cut short where turns are rationed. On a device this shows only if the
-//! difference is larger than what leases leave of the ration; the interpreter counts turns one by one.
+//! A lease with more turns than counted is cut short where turns are rationed. On a device the cut shows only if the
+//! difference is larger than the ration left by leases; the interpreter counts turns one by one.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -18,12 +18,12 @@ const PROGRAM: &str = "
     fn whole(lane: u32, x: u32) -> u32 { workgroupBarrier(); return x + lane; }
     fn batch(lane: u32, calls: u32, x: u32) -> u32 { workgroupBarrier(); return x + lane; }";
 
-/// Turns that a lease may take, enough for each port's call.
+/// Turns allowed to a lease, enough for each port's call.
 const MOST: u32 = 400;
 
 const PORTS: usize = 8;
 
-/// Turns of the pass that ends a lease, which nobody counts: leases leave more than that.
+/// Uncounted turns of the pass at the end of a lease: leases leave more.
 const LAST: u32 = 2;
 
 /// Words of the server's memory.
@@ -52,10 +52,10 @@ fn places() -> Places {
     }
 }
 
-/// In front of the program, since callees come first: what counts a turn.
+/// In front of the program, since callees come first: the counter of a turn.
 const TAKE: &str = "var<private> taken: u32; fn take() { taken += 1u; }";
 
-/// Behind the kernel: what writes the turns that an invocation has taken, and those that it has counted.
+/// Behind the kernel: writes an invocation's turns, taken and counted.
 fn note(group: u32) -> String {
     format!(
         "@group({group}) @binding(9) var<storage, read_write> counted: array<atomic<u32>>;
@@ -67,7 +67,7 @@ fn note(group: u32) -> String {
     )
 }
 
-/// Has every turn of a loop, and every switch, which drivers make loops of, call `take`.
+/// Has every turn of a loop, and every switch, a loop to drivers, call `take`.
 fn count(function: &mut Function, take: Handle<Function>) {
     let call = || Statement::Call {
         function: take,
@@ -94,7 +94,7 @@ fn function(module: &Module, name: &str) -> Handle<Function> {
     found.expect("there").0
 }
 
-/// The kernel of the shape, with counters and with a handler that the shape can serve; in its text `flaw` takes the place of
+/// The kernel of the shape, with counters and a suitable handler; in the kernel's text `flaw` takes the place of
 /// something else.
 fn counting(shape: &ServerShape, flaw: Option<(&str, &str)>) -> Module {
     let program = Program::new("server.wgsl", PROGRAM).unwrap();
@@ -137,7 +137,7 @@ fn counting(shape: &ServerShape, flaw: Option<(&str, &str)>) -> Module {
     module
 }
 
-/// Runs a lease with a call in every port; for each serving invocation the turns that it has taken, and those counted.
+/// Runs a lease with a call in every port; for each serving invocation the turns taken, and the turns counted.
 fn lease(shape: &ServerShape, flaw: Option<(&str, &str)>) -> Vec<(u32, u32)> {
     let module = counting(shape, flaw);
     let places = places();
@@ -209,7 +209,7 @@ fn leases_count_every_turn_that_they_take() {
                 ..shape(groups, together, lanes)
             };
             let turns = lease(&shape, None);
-            // Where lanes serve calls together, one of them counts for all.
+            // Where lanes serve calls together, a single lane counts for all.
             let counted = |own: u32| match together {
                 Some(_) => turns.iter().map(|(_, counted)| *counted).max(),
                 None => Some(own),
@@ -224,7 +224,7 @@ fn leases_count_every_turn_that_they_take() {
     }
 }
 
-/// The last turn of the loop that takes a call, left out as it once was, is found out.
+/// The last turn of the call-taking loop, left out as once before, is found out.
 #[test]
 fn a_turn_that_is_not_counted_is_found() {
     let counts = "    tombolo_server_turns += 1u;\n    loop {\n        let known";

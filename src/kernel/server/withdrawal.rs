@@ -1,4 +1,4 @@
-//! The part of a polling kernel for calls that their callers take back.
+//! The part of a polling kernel for calls taken back by their callers.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use super::text::ServerShape;
 use super::{CANCELLED, HandlerDeclaration};
 use crate::device::CallStatus;
 
-/// How a call is begun that its caller may have withdrawn, and the status of one that was.
+/// How a possibly withdrawn call is begun, and the status of a withdrawn call.
 ///
-/// The note that the call is taken, or begun, and the look for the withdrawal are exchanges with a fence between, as the
-/// caller's are (`Client::withdraw`, and `tombolo_call_withdraw` in `shaders/rpc.wgsl`): at most one side misses the other's
-/// note. Across a bus the fence would cost every call the way of a word to memory and back; there the look may miss a
-/// withdrawal that has just been written, and callers do not conclude that their call is not begun
+/// The note that the call is taken, or begun, and the look for the withdrawal are exchanges with a fence between, as
+/// the caller's are (`Client::withdraw`, and `tombolo_call_withdraw` in `shaders/rpc.wgsl`): at most one side misses
+/// the other's note. Across a bus the fence would cost every call the way of a word to memory and back; there the look
+/// may miss a just written withdrawal, and callers do not conclude that their call is not begun
 /// (`Frame::may_be_begun`).
 pub(super) fn withdrawal(handlers: &[Arc<HandlerDeclaration>], shape: &ServerShape) -> [String; 3] {
     let is_free = |code: &u32| handlers.iter().all(|handler| handler.opcode() != *code);
@@ -48,8 +48,8 @@ pub(super) fn withdrawal(handlers: &[Arc<HandlerDeclaration>], shape: &ServerSha
     ]
 }
 
-/// What lets a handler ask whether its call is withdrawn, where the program does: the variable with the place of the
-/// withdrawal, the statement that sets it, and the function.
+/// The parts for a handler's question whether the call is withdrawn, where the program asks: the variable with the
+/// place of the withdrawal, the setting statement, and the function.
 pub(super) fn cancellation(
     handlers: &[Arc<HandlerDeclaration>],
     shape: &ServerShape,
@@ -57,7 +57,7 @@ pub(super) fn cancellation(
     if !shape.asks {
         return [String::new(), String::new(), String::new()];
     }
-    // Lane 0 of a work-group that serves calls together takes them, and barriers follow before a handler begins.
+    // Lane 0 of a work-group serving calls together takes the calls, and barriers follow before a handler begins.
     let is_batching = batches(handlers).next().is_some();
     let space = match shape.together.is_some() && !is_batching {
         true => "workgroup",
@@ -70,7 +70,7 @@ pub(super) fn cancellation(
             true => String::new(),
             false => "tombolo_server_withdrawal = arguments + 3u;".to_owned(),
         },
-        // An exchange without a change is a look that no compiler takes out of a loop.
+        // An exchange without a change is a look kept in the loop by every compiler.
         format!(
             "fn {CANCELLED}() -> bool {{ return atomicOr(&tombolo_server[tombolo_server_withdrawal], 0u) == 1u; }}"
         ),

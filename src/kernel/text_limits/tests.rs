@@ -63,7 +63,7 @@ fn work_grows_with_the_length_of_a_text() {
     for (what, n) in GROWING {
         let [one, two, four] = [1, 2, 4].map(|times| {
             let text = text(what, n * times);
-            // On this thread, which counts.
+            // On this thread, the counting thread.
             on_stack("a", STACK_BYTES, || Ok(work::of(|| drop(through(&text))).0)).unwrap()
         });
         let growth = [two as f64 / one as f64, four as f64 / two as f64];
@@ -169,7 +169,7 @@ fn at_limits() -> Vec<(&'static str, String, String, &'static str)> {
 #[test]
 fn each_limit_is_accepted_and_one_more_is_refused() {
     for (what, within, beyond, says) in at_limits() {
-        // Not all of them are programs, but none is too complex.
+        // Not all texts are programs, but none is too complex.
         let result = on_stack(what, STACK_BYTES, || through(&within));
         assert!(
             !matches!(
@@ -213,7 +213,7 @@ fn half_of_the_stack_is_enough_at_every_limit() {
 fn a_text_beyond_the_length_takes_no_work() {
     let most = Program::LIMITS.bytes;
     let long: Arc<str> = " ".repeat(2 * most).into();
-    // A source beyond it, and two that are so together.
+    // A source beyond the limit, and two beyond the limit together.
     for (sources, each) in [(&["a"][..], most + 1), (&["a", "b"], most / 2 + 1)] {
         let (work, result) = on_stack("long", STACK_BYTES, || {
             let part: Arc<str> = long[..each].into();
@@ -281,7 +281,7 @@ fn a_local_constant_depends_on_so_many_others() {
     Program::new("a", text("local constants", 200)).unwrap_err_or_ok();
 }
 
-/// A program, or an error that says something.
+/// A program, or an error with a message.
 trait UnwrapEither {
     fn unwrap_err_or_ok(self);
 }

@@ -1,9 +1,8 @@
 //! Memory only for arguments, for a launch with more arguments than bindings: buffers of the device in the place of the
 //! heap, for kernels without other use of the heap.
 //!
-//! Each device has a set of such buffers. Every launch copies its arguments in at its start and its results out at its
-//! end, all in a single step and in the queue's order, so the next launch may use the same buffers, of whichever
-//! kernel.
+//! Each device has a set of such buffers. Every launch copies the arguments in at the start and the results out at the
+//! end, all in a single step and in the queue's order, so the next launch may use the same buffers, of any kernel.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,16 +12,16 @@ use crate::device::{DeviceShared, capture, unique_id};
 use crate::launch::LaunchError;
 use crate::memory::MemoryError;
 
-/// What the start of an argument is a multiple of, in bytes: enough for every WGSL type.
+/// The alignment of an argument's start, in bytes: enough for every WGSL type.
 const ALIGN: u64 = 16;
-/// The least that a buffer has, in bytes.
+/// The smallest size of a buffer, in bytes.
 const LEAST: u64 = 64 << 10;
 
 /// The buffers of a device, each with its identity for the bind-group cache.
 #[derive(Default)]
 pub(in crate::launch) struct Arena(Mutex<Vec<(u64, wgpu::Buffer)>>);
 
-/// Where arguments lie, and how much room that takes.
+/// Where arguments lie, and how much room the arguments take.
 #[derive(Debug, Default, PartialEq)]
 pub(in crate::launch) struct Places {
     /// Buffer and byte offset in it, for each argument.
@@ -106,7 +105,7 @@ impl Arena {
         Ok(answer)
     }
 
-    /// Gives the buffers back; launches that were recorded keep theirs.
+    /// Gives the buffers back; recorded launches keep theirs.
     pub(in crate::launch) fn clear(device: &DeviceShared) {
         let buffers = std::mem::take(&mut *lock(&device.extensions.launch.arena.0));
         if let Some(tell) = device.buffer_gone.get() {
@@ -117,7 +116,7 @@ impl Arena {
     }
 }
 
-/// A buffer of the runtime's own that kernels write, for `what`.
+/// A buffer of the runtime's own for writes by kernels, for `what`.
 pub(super) fn buffer(
     device: &DeviceShared,
     bytes: u64,

@@ -1,4 +1,5 @@
-//! The arguments of a launch: values in the uniform ring, buffers at their place, and the outcomes of what buffers hold.
+//! The arguments of a launch: values in the uniform ring, buffers at their place, and the outcomes of buffers'
+//! contents.
 
 use std::sync::Arc;
 
@@ -10,13 +11,13 @@ use crate::kernel::reflect::ArgumentKind;
 use crate::launch::arguments::Given;
 use crate::launch::{Grid, Launch};
 
-/// What a launch that fails leaves behind in what it writes.
+/// The marks of a failing launch in written memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::launch) enum Marks {
     /// Reads and later launches meet the failure.
     #[default]
     Failures,
-    /// Nothing: whoever the launch serves is told of each failure.
+    /// Nothing: the code served by the launch is told of each failure.
     Nothing,
 }
 
@@ -28,18 +29,18 @@ impl Launch {
         self
     }
 
-    /// The outcome with which arguments and device globals that are written are marked.
+    /// The outcome marking written arguments and device globals.
     pub(in crate::launch) fn mark<'a>(&self, ending: &'a Ending) -> Option<&'a Arc<Outcome>> {
         ending.outcome.as_ref().filter(|_| self.leaves_marks())
     }
 
-    /// Whether others meet a failure of the launch in what it writes.
+    /// Whether others meet a failure of the launch in written memory.
     pub(in crate::launch) fn leaves_marks(&self) -> bool {
         self.settings.arguments == Marks::Failures
     }
 }
 
-/// The arguments of a submission, which are the launch's.
+/// The arguments of a submission: the launch's own.
 pub(in crate::launch) struct Arguments;
 
 impl<'s> Part<'s> for Arguments {
@@ -55,7 +56,7 @@ impl<'s> Part<'s> for Arguments {
 
     fn inherit(&mut self, to: &Submission<'_>, inherits: &mut Inherits) {
         for (slot, given) in to.launch.given.iter().enumerate() {
-            // A kernel cannot overwrite a read-only argument, whatever was promised.
+            // A kernel cannot overwrite a read-only argument, despite any promise.
             if let Some(Given::Buffer {
                 view, overwrites, ..
             }) = given
@@ -133,7 +134,7 @@ impl<'s> Part<'s> for Arguments {
     }
 }
 
-/// The values, each with its slot, and the bytes that the kernel declares.
+/// The values, each with its slot, and the bytes declared by the kernel.
 fn values(launch: &Launch) -> impl Iterator<Item = (usize, &[u8], usize)> {
     let arguments = launch.interface().arguments.iter();
     let given = launch.given.iter().zip(arguments).enumerate();

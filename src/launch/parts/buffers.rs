@@ -1,5 +1,5 @@
-//! Arguments that are buffers of the context: submission brings their bytes to the launch's device, and binds the bytes
-//! in place, or a copy in staging memory where binding in place is impossible ([`staging`](super::staging)). The buffers
+//! Buffers of the context as arguments: submission brings their bytes to the launch's device, and binds the bytes in
+//! place, or a copy in staging memory where binding in place is impossible ([`staging`](super::staging)). The buffers
 //! are locked until the launch is recorded: the order of launches is the order of versions.
 
 use std::cell::Cell;
@@ -12,12 +12,12 @@ use crate::memory::BufferView;
 use crate::memory::buffers::residency_guard::{PartView, ResidencyGuard, Use, roots};
 use crate::memory::buffers::{BufferError, LaunchExplanation, Root};
 
-/// The slot of the buffer that an indirect grid is read from, which is no argument.
+/// The slot of an indirect grid's buffer, no argument.
 pub(in crate::launch) const INDIRECT: usize = usize::MAX;
 /// The name in messages.
 pub(in crate::launch) const INDIRECT_NAME: &str = "the indirect buffer";
 
-/// An argument that is a part of a buffer of the context.
+/// A part of a buffer of the context as an argument.
 #[derive(Debug, Clone)]
 pub(in crate::launch) struct MigratableArgument {
     pub(in crate::launch) slot: usize,
@@ -41,14 +41,14 @@ impl MigratableArgument {
     }
 }
 
-/// The arguments of a launch that are buffers of the context.
+/// The buffers of the context among the arguments of a launch.
 pub(in crate::launch) type Setting = Vec<MigratableArgument>;
 
-/// The buffers that a launch uses.
+/// The buffers used by a launch.
 pub(super) struct Used {
     roots: Vec<Arc<Root>>,
     uses: Vec<Use>,
-    /// The most that an attempt at the launch has moved.
+    /// The largest move by an attempt at the launch.
     moved: Cell<Option<LaunchExplanation>>,
 }
 
@@ -119,7 +119,7 @@ impl Launch {
         self.settings.buffers.iter().map(used).collect()
     }
 
-    /// The buffers that have to be locked.
+    /// The buffers to be locked.
     fn roots(&self) -> Vec<Arc<Root>> {
         roots(self.settings.buffers.iter().map(|argument| &argument.part))
     }
@@ -132,8 +132,8 @@ impl Launch {
         }
     }
 
-    /// What submitting the launch now would move between host and devices, and why. Nothing is moved, and nothing
-    /// allocated. What a submission has moved is [`Event::explanation`](crate::Event::explanation).
+    /// The moves between host and devices if the launch were submitted now, and the reasons. Nothing is moved, and
+    /// nothing allocated. The moves of a past submission are [`Event::explanation`](crate::Event::explanation).
     ///
     /// # Errors
     /// Errors of [`Launch::submit`] before any request for memory.
@@ -194,7 +194,7 @@ impl Launch {
         })
     }
 
-    /// The grid is in a buffer that has come to the device.
+    /// The grid is in a buffer already on the device.
     fn read_grid(&mut self, buffer: BufferView) {
         let id = |view: &BufferView| (view.shared.id, view.offset, view.bytes);
         match &self.grid {

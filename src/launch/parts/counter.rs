@@ -1,5 +1,5 @@
-//! A part for tests, which shows how much a feature is: a counter of launches that writes the number of the launch before
-//! and after the dispatches.
+//! A part for tests, showing how much a feature is: a counter of launches, writing the number of the launch before and
+//! after the dispatches.
 
 use std::sync::{Arc, Mutex};
 

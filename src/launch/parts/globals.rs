@@ -16,7 +16,7 @@ use crate::memory::{BufferView, PointerKind};
 /// Variables in memory, each with whether the kernel may write it.
 type Placements = Arc<[(Arc<Placed>, bool)]>;
 
-/// What messages call the binding of the globals.
+/// The name in messages of the globals' binding.
 const WHAT: &str = "its device globals";
 
 /// The variables of a kernel, at their places on its device.
@@ -24,7 +24,7 @@ const WHAT: &str = "its device globals";
 pub(in crate::launch) struct LaunchGlobals {
     /// Each with a flag for writing by the kernel.
     pub(in crate::launch) placed: Placements,
-    /// What is bound; `None` where they are rows of the argument table.
+    /// The bound memory; `None` for globals in rows of the argument table.
     pub(in crate::launch) view: Option<BufferView>,
     writable: bool,
 }
@@ -33,7 +33,7 @@ pub(in crate::launch) struct LaunchGlobals {
 #[derive(Debug, Default)]
 pub(crate) struct PlacedGlobals(OnceLock<Placements>);
 
-/// The kernel's device globals, once they are known to be there.
+/// The kernel's device globals, once known to be there.
 pub(in crate::launch) type Setting = Option<LaunchGlobals>;
 
 /// The device globals of a submission, whose places are the launch's.
@@ -126,7 +126,7 @@ impl LaunchGlobals {
         }))
     }
 
-    /// Whether what is bound is a part of the shared heap.
+    /// Whether the bound memory is a part of the shared heap.
     pub(in crate::launch) fn in_heap(&self) -> bool {
         let heap = |view: &BufferView| {
             crate::memory::Ptr::<u8>::from_address(view.address).kind() == PointerKind::Shared
@@ -176,7 +176,7 @@ impl LaunchGlobals {
             }
         }
         if globals_written {
-            // What is bound read-only beside the globals would now be a second use.
+            // A read-only binding beside the globals would now be a second use.
             let writable = Self {
                 writable: true,
                 ..self.clone()

@@ -1,4 +1,4 @@
-//! The list of the parts of a launch, and the walk through it.
+//! The list of the parts of a launch, and the walk through the list.
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ macro_rules! in_reverse {
     };
 }
 
-/// Declares the list, and the steps that walk it.
+/// Declares the list, and the steps walking the list.
 macro_rules! parts {
     ($life:lifetime; $([$($cfg:meta)?] $name:ident: $part:ty, $setting:ty;)*) => {
         /// The parts of a submission, in the order of their ranks.
@@ -40,7 +40,7 @@ macro_rules! parts {
             $($(#[$cfg])? pub(in crate::launch) $name: Option<$part>,)*
         }
 
-        /// What a launch keeps for its parts between submissions.
+        /// A launch's memory for the parts between submissions.
         #[derive(Debug, Clone, Default)]
         #[allow(dead_code)] // A part without a setting has `()`.
         pub(in crate::launch) struct Settings {
@@ -86,7 +86,7 @@ macro_rules! parts {
             ) -> Result<(), Stop> {
                 let () = Self::ASCENDS;
                 $($(#[$cfg])? {
-                    // Absent parts are not written: what was there before would have to be looked at, and dropped.
+                    // Absent parts are not written: the former part would have to be looked at, and dropped.
                     if let Some(part) = <$part>::acquire(launch, ground, self)? {
                         self.$name = Some(part);
                     }
@@ -248,12 +248,12 @@ parts! {
 }
 
 impl Parts<'_> {
-    /// The kernel in the form for what is bound as the heap, where anything is.
+    /// The kernel in the form for the memory bound as the heap, where any is.
     pub(in crate::launch) fn form(&self) -> Option<&Arc<KernelShared>> {
         self.memory.as_ref().map(|memory| &memory.kernel)
     }
 
-    /// The kernel, in the form that the launch needs.
+    /// The kernel, in the form needed by the launch.
     pub(super) fn kernel<'a>(&'a self, launch: &'a Launch) -> &'a KernelShared {
         self.form().unwrap_or(&launch.kernel.shared)
     }

@@ -1,6 +1,6 @@
-//! What a launch binds for the heap, and the form of its kernel that goes with that.
+//! A launch's bindings for the heap, and the kernel's form for the bindings.
 //!
-//! What takes the place of the heap depends on the launch ([`Reach`]):
+//! The memory in the place of the heap depends on the launch ([`Reach`]):
 //!
 //! - The heap itself, for kernels following pointers, and where arguments lie in a heap used in place by the device.
 //! - Buffers with copies of the arguments and nothing else ([`Arena`]): a kernel without pointers in its author's eyes
@@ -25,17 +25,17 @@ use crate::launch::{Launch, LaunchError};
 use crate::memory::BufferView;
 use crate::memory::heap::DeviceView;
 
-/// What a launch binds for the heap.
+/// The memory bound by a launch for the heap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reach {
-    /// Nothing: the kernel has no use for it.
+    /// Nothing: the kernel has no use for the heap.
     Nothing,
     Heap,
     /// Copies of the arguments in the table.
     Arguments,
 }
 
-/// What is bound for the heap, in the order of the bindings.
+/// The memory bound for the heap, in the order of the bindings.
 pub(super) enum Bound {
     Heap(DeviceView),
     /// Where the arguments in the table lie in these buffers.
@@ -49,10 +49,10 @@ pub(in crate::launch) struct Memory {
 }
 
 impl Memory {
-    /// The memory for a kernel that may follow pointers.
+    /// The memory for a kernel with possible pointers.
     fn found(launch: &Launch, earlier: &Parts<'_>) -> Result<Option<Self>, Stop> {
         let heap = earlier.heap.as_ref();
-        // Not anew: the arguments are followed to where they are now.
+        // Not anew: the arguments are followed to their present places.
         let reach = heap.map_or_else(|| launch.reach(), |heap| heap.reach);
         let device = &launch.kernel.device;
         Ok(match (reach, heap) {
@@ -197,7 +197,7 @@ pub(super) fn arguments<'a>(
 }
 
 impl Launch {
-    /// What the launch binds for the heap.
+    /// The launch's memory for the heap.
     pub(super) fn reach(&self) -> Reach {
         match self.kernel.shared.compiled.heap {
             None => Reach::Nothing,
@@ -213,7 +213,7 @@ impl Launch {
         }
     }
 
-    /// The storage arguments that lie in the heap and are reached there.
+    /// The storage arguments lying in the heap and reached there.
     fn heap_arguments(&self) -> impl Iterator<Item = (usize, &BufferView, u32)> {
         let arguments = self.kernel.interface().arguments.iter();
         (arguments.zip(&self.given).enumerate()).filter_map(|(index, (info, given))| {

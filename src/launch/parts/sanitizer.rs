@@ -1,5 +1,5 @@
-//! The sanitizer: a launch on a sanitized device fails with what was found in it. On a device that counts statements, those of
-//! the launch are counted when it has ended.
+//! The sanitizer: a launch on a sanitized device fails with the defects found in the launch. On a statement-counting
+//! device, the launch's statements are counted at the end of the launch.
 
 use std::sync::{Arc, Weak};
 
@@ -49,7 +49,7 @@ impl<'s> Part<'s> for Sanitizer {
     }
 
     fn after(&mut self, _to: &Submission<'_>, queue: &mut Recorder<'_>) -> Result<(), LaunchError> {
-        // What comes next is not the launch's.
+        // The next commands are not the launch's.
         queue.mark("tombolo");
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Scratch memory: the spilled private arrays of the invocations in flight.
 //!
-//! Each device has one such buffer, as large as the largest dispatch so far has asked for. Dispatches run one after
-//! another where they write the same buffer, so all launches share it, and the parts of a large grid do, too.
+//! Each device has a single such buffer, as large as asked for by the largest dispatch so far. Dispatches writing the
+//! same buffer run one after another, so all launches share the buffer, and the parts of a large grid do, too.
 
 use std::sync::{Arc, Mutex};
 
@@ -26,7 +26,7 @@ impl ScratchMemory {
         if let Some(known) = kept.as_ref().filter(|(_, known)| known.size() >= bytes) {
             return Ok(known.clone());
         }
-        // Before the new one, so that both need not fit at once.
+        // Before the new buffer: both need not fit at once.
         if let Some((id, _)) = kept.take() {
             forget(device, id);
         }
@@ -36,7 +36,7 @@ impl ScratchMemory {
         Ok(kept.insert(made).clone())
     }
 
-    /// Gives the buffer back; launches that were recorded keep theirs.
+    /// Gives the buffer back; recorded launches keep theirs.
     pub(in crate::launch) fn clear(device: &DeviceShared) {
         let kept = lock(&device.extensions.launch.scratch.0).take();
         if let Some((id, _)) = kept {
@@ -51,7 +51,7 @@ fn forget(device: &DeviceShared, id: u64) {
     }
 }
 
-/// The work-groups of a kernel that scratch memory has room for at once.
+/// The work-groups of a kernel with room in scratch memory at once.
 pub(in crate::launch) fn groups(device: &DeviceShared, spill: &SpillFacts) -> u64 {
     (scratch_bytes(device) / spill.group_bytes().max(4)).max(1)
 }

@@ -1,24 +1,23 @@
-//! Arguments that the adapter cannot bind in place: these are copied to staging memory of the launch at its start, and
-//! bytes the kernel may have written are copied back at its end, in the order of the queue and exactly in the given
-//! range.
+//! Arguments unbindable in place on the adapter: such arguments are copied to staging memory of the launch at its
+//! start, and bytes the kernel may have written are copied back at its end, in the order of the queue and exactly in
+//! the given range.
 //!
-//! One decision for slices of device buffers, parts of buffers of the context, and pointers into the heap
+//! A single decision for slices of device buffers, parts of buffers of the context, and pointers into the heap
 //! ([`Launch::is_staged`]). An argument is staged where
 //!
 //! - the argument begins at an offset the adapter does not bind;
-//! - it ends inside a word of 4 bytes in which something else follows: kernels write whole words;
+//! - the argument ends inside a word of 4 bytes with something else behind: kernels write whole words;
 //! - the argument is a uniform in the heap of a kernel that reaches the heap, a double binding in wgpu's eyes;
 //! - the argument is a part of a buffer of the context, and another argument is a part of the same buffer and written:
 //!   to wgpu that is a single buffer, with a single use in a dispatch.
 //!
-//! Arguments in the argument table are copied anyway where they do not lie in the heap ([`table`](super::table)), and are
-//! not staged besides. The counts of an indirect grid that lie in the heap are staged, too: the kernel may have the heap
-//! bound for writing.
+//! Arguments in the argument table outside the heap are copied anyway ([`table`](super::table)), and are not staged
+//! besides. Counts of an indirect grid in the heap are staged, too: the kernel may have the heap bound for writing.
 //!
 //! Refusing slices of device buffers at odd offsets would make the two kinds of buffers behave differently, and taking
-//! such slices as whole words would write beyond them. The copies are counted
-//! (`TransferStatistics::staged_arguments`), so that a program can see what its offsets cost. A device with a copy of
-//! the heap reads staged counts in its copy, which takes the device's turn.
+//! such slices as whole words would write beyond them. The copies are counted (`TransferStatistics::staged_arguments`),
+//! so a program can see the cost of odd offsets. A device with a copy of the heap reads staged counts in the copy, and
+//! so takes the device's turn.
 
 use std::sync::Arc;
 
@@ -94,7 +93,7 @@ impl Launch {
     }
 
     /// Whether the argument shares its context buffer with another argument, either of the two is written, and the
-    /// argument is not the one bound in place.
+    /// argument is not bound in place.
     fn is_beside_written(&self, slot: usize) -> bool {
         let mut arguments = self.settings.buffers.iter().enumerate();
         let Some((at, own)) = arguments.find(|(_, argument)| argument.slot == slot) else {
@@ -106,8 +105,8 @@ impl Launch {
         written.is_some_and(|(first, _)| first != at)
     }
 
-    /// Has memory made for what is staged, and returns whether anything is. The memory is kept for the next submission:
-    /// launches of a device run in order.
+    /// Has memory made for staged arguments, and returns whether there are any. The memory is kept for the next
+    /// submission: launches of a device run in order.
     fn make_staging(&mut self) -> Result<bool, LaunchError> {
         let mut any = false;
         for slot in 0..self.given.len() {
@@ -219,7 +218,7 @@ impl Launch {
         info.is_some_and(|info| matches!(info.kind, ArgumentKind::Storage { writable: true, .. }))
     }
 
-    /// What messages call an argument.
+    /// An argument's name in messages.
     pub(in crate::launch) fn argument(&self, slot: usize) -> String {
         let info = self.interface().arguments.get(slot);
         info.map_or_else(

@@ -1,4 +1,4 @@
-//! The status record: a few words in which a kernel that can fail leaves why.
+//! The status record: a few words for a failing kernel's reason.
 
 use std::sync::Arc;
 

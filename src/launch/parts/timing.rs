@@ -1,5 +1,5 @@
-//! Timing: a profiled launch runs between two timestamps. So does, now and then, a launch that uses the heap on a device that
-//! chooses where it does.
+//! Timing: a profiled launch runs between two timestamps. So does, now and then, a launch using the heap on a device
+//! free to choose the heap's place.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ pub(in crate::launch) struct Timing {
     is_traced: bool,
 }
 
-/// Whether a trace is recorded that has the times of this device.
+/// Whether a trace with the times of this device is recorded.
 fn is_traced(launch: &Launch) -> bool {
     #[cfg(feature = "trace")]
     return launch
@@ -111,7 +111,7 @@ impl<'s> Part<'s> for Timing {
 }
 
 impl Launch {
-    /// Measures the time that the device spends on the launch: [`Event::gpu_time`](crate::Event::gpu_time).
+    /// Measures the device's time for the launch: [`Event::gpu_time`](crate::Event::gpu_time).
     pub fn profiled(mut self) -> Self {
         self.settings.timing = true;
         self.checked = false;

@@ -1,8 +1,9 @@
-//! Launches that may wait for the host, beside a heap whose devices choose where they use it: the functions of the host that
-//! such a launch waits for may use the heap, whether or not the launch does, and must not have to wait for the launch.
+//! Launches with a possible wait for the host, beside a heap whose devices choose the place of use: the functions of
+//! the host awaited by such a launch may use the heap, whether or not the launch does, and must not have to wait for
+//! the launch.
 //!
-//! So no device has changes of the heap in a copy of its own while such a launch runs. A launch that uses the heap sees to that by
-//! its turn ([`heap`](super::heap)).
+//! So no device has changes of the heap in a copy of its own while such a launch runs. For a launch using the heap, the
+//! launch's turn rules such changes out ([`heap`](super::heap)).
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::launch::{Launch, LaunchError};
 use crate::memory::SharedHeap;
 use crate::memory::heap::{Turn, known_heap};
 
-/// What keeps devices in place until the launch is noted.
+/// A guard to keep devices in place until the launch is noted.
 pub(in crate::launch) struct Waiting<'s> {
     heap: &'s SharedHeap,
     _turn: Option<Turn<'s>>,
@@ -53,7 +54,7 @@ impl<'s> Part<'s> for Waiting<'s> {
 }
 
 impl Launch {
-    /// Whether the kernel calls somebody, or sees words that the host may write meanwhile.
+    /// Whether the kernel calls somebody, or sees words open to the host's writes meanwhile.
     pub(super) fn may_wait_for_host(&self) -> bool {
         let is_live = |given: &Option<Given>| matches!(given, Some(Given::Buffer { view, .. }) if view.shared.is_live);
         self.kernel.shared.compiled.calls.is_some() || self.given.iter().any(is_live)

@@ -3,17 +3,16 @@
 //! *How it works.* In the order of attempts, unless a tier is asked for ([`SystemMemory::set_tier`]):
 //!
 //! 1. On the embedded adapter borrowed pages are used in place ([`in_place`]): a single launch, without fetches and
-//!    write-backs. A launch that fails leaves its writes there.
+//!    write-backs. A failing launch leaves its writes there.
 //! 2. Where all pages with something lent fit into the pool, all are read into the pool, and there is a single launch.
-//!    A pointer to anything else fails that launch, through its status record, like a pointer out of the heap.
-//! 3. Where host and running kernel see the same memory, an invocation that misses a page waits until the host has
-//!    brought the page ([`live`]): a single launch again, of any kernel.
-//! 4. Elsewhere a launch that misses pages is worth nothing, and is repeated with the pages ([`sliced`]); in parts of
-//!    the grid where the pages do not fit at once.
+//!    A pointer to anything else fails the launch, through the status record, like a pointer out of the heap.
+//! 3. Where host and running kernel see the same memory, an invocation missing a page waits until the host has brought
+//!    the page ([`live`]): a single launch again, of any kernel.
+//! 4. Elsewhere a launch missing pages is worth nothing, and is repeated with the pages ([`sliced`]); in parts of the
+//!    grid where the pages do not fit at once.
 //!
-//! Flags of frames say which have been written. Written frames are read and compared with their old contents, and words
-//! that differ are written to the host's memory ([`write_back`]). A launch that fails has changed none of the host's
-//! memory.
+//! Flags tell written frames. Written frames are read and compared with their old contents, and differing words are
+//! written to the host's memory ([`write_back`]). A failing launch has changed none of the host's memory.
 
 mod error;
 mod in_place;
@@ -40,38 +39,37 @@ use crate::memory::system::{PAGE_WORDS, SystemMemory, SystemTier};
 
 /// A launch with lent memory, as errors name the operation.
 const WHAT: &str = "a launch with lent memory";
-/// The share of the frames that small ranges get before they are missed.
+/// The share of the frames for small ranges ahead of any miss.
 const SMALL_SHARE: u64 = 4;
 
-/// What a launch with lent memory has cost.
+/// The cost of a launch with lent memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct SystemRun {
     /// Launches: 1, and another each time pages were missing.
     pub launches: u32,
-    /// Parts of the grid that ran one after another: more than 1 where the pages of all work-groups did not fit at
-    /// once.
+    /// Parts of the grid run in turn: more than 1 where the pages of all work-groups did not fit at once.
     pub parts: u32,
     /// How pages came; `None` where all lent pages were there from the beginning.
     pub tier: Option<SystemTier>,
-    /// Pages of 4 KiB that were copied for the device.
+    /// Pages of 4 KiB copied for the device.
     pub pages: u64,
-    /// Copied pages that were fetched when the kernel missed them.
+    /// Copied pages fetched at a miss of the kernel.
     pub pages_missed: u64,
-    /// Copied pages that were fetched as likely misses: by the pattern of misses, by the touched pages of the kernel's
-    /// last launch, or as pages of small ranges.
+    /// Copied pages fetched as likely misses: by the pattern of misses, by the touched pages of the kernel's last
+    /// launch, or as pages of small ranges.
     pub pages_prefetched: u64,
-    /// Pages that were dropped to make room for others.
+    /// Pages dropped to make room for others.
     pub pages_dropped: u64,
-    /// Words of 4 bytes that the kernel changed in copied pages.
+    /// Words of 4 bytes changed by the kernel in copied pages.
     pub words_written: u64,
-    /// Pages that the device used in place.
+    /// Pages used in place by the device.
     pub pages_in_place: u64,
 }
 
 impl Launch {
-    /// Runs a kernel that follows pointers into lent memory
-    /// ([`TranslationMode::System`](crate::kernel::TranslationMode::System)), and waits for its end: the kernel's
+    /// Runs a kernel following pointers into lent memory
+    /// ([`TranslationMode::System`](crate::kernel::TranslationMode::System)), and waits for the kernel's end: the
     /// writes behind its pointers are in the host's memory then.
     ///
     /// Where all lent pages fit into the pool ([`SystemMemory::set_pool_bytes`]) there is a single launch. Otherwise
@@ -95,7 +93,7 @@ impl Launch {
             });
         }
         let submissions = &self.kernel.device.submissions;
-        // A launch in a function that serves its device could not be waited for.
+        // A launch in a function serving the same device could not be waited for.
         let instead = "`Launch::submit`, with what is to be followed in the shared heap";
         (submissions.may_wait(WHAT, instead)).map_err(Arc::new)?;
         let mut run = Run::new(self, memory);
@@ -118,12 +116,12 @@ struct Run<'r, 'm> {
     frames: Frames,
     /// Words of the largest pool.
     most_words: u64,
-    /// The pages that fit.
+    /// The number of fitting pages.
     most_pages: u64,
     report: SystemRun,
     /// The work-groups of the next launch, where not all run at once.
     part: Option<GridPart>,
-    /// The pages that the kernel has touched, once known.
+    /// The pages touched by the kernel, once known.
     touched: Option<Vec<u64>>,
 }
 
@@ -135,7 +133,7 @@ impl<'r, 'm> Run<'r, 'm> {
         // Words of the pool have numbers of 32 bits.
         let most_words = (most_bytes / 4).min(u64::from(u32::MAX));
         let wanted = memory.pool_bytes / 4;
-        // Frame 0 holds words for accesses that fail.
+        // Frame 0 holds words for failing accesses.
         let most_pages = (most_words.min(wanted) / PAGE_WORDS as u64).saturating_sub(1);
         Self {
             launch,
@@ -278,7 +276,7 @@ impl<'r, 'm> Run<'r, 'm> {
         }
     }
 
-    /// The error of a launch that touches `needed` pages.
+    /// The error of a launch touching `needed` pages.
     fn pool_full(&self, needed: u64) -> SystemError {
         SystemError::PoolFull {
             kernel: self.launch.name(),
@@ -308,12 +306,12 @@ fn wait_until_over(device: &Arc<DeviceShared>, event: &Event) {
     loop {
         match submissions.standing(batch) {
             Standing::Ended | Standing::Lost => return,
-            // A refusal may be a loss that was seen during the submission, which says nothing of what the driver has got.
+            // A refusal may be a loss seen during the submission: the loss says nothing of work in the driver's hands.
             Standing::Submitted | Standing::Refused => {
                 let _ = submissions.wait_over(batch, None);
             }
             Standing::Recorded if device.lost.is_raised() => match batch.is_closed() {
-                // Another thread may be giving it to the driver.
+                // Another thread may be giving the batch to the driver.
                 true => submissions.drive_kept(batch),
                 // A lost device takes nothing any more.
                 false => return,

@@ -1,5 +1,5 @@
-//! Memory that is lent to a launch in place while the device is lost. Other devices have copies, and so has every device on
-//! Windows (`src/memory/system/in_place.rs`): a kernel that goes on there reaches nothing that was lent.
+//! Memory lent to a launch in place while the device is lost. Other devices have copies, and so has every device on
+//! Windows (`src/memory/system/in_place.rs`): a kernel going on there reaches nothing lent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,7 +22,8 @@ const SLOW: &str = "
         w[id.x] = value;
     }";
 
-/// Submissions of a launch with lent memory, and of what it needs, at most: the loss is seen during each of them once.
+/// Submissions of a launch with lent memory, needed copies included, at most: the loss is seen during each submission
+/// once.
 const MOST: usize = 8;
 
 /// Removes the hook, also where a test fails.
@@ -71,12 +72,12 @@ fn a_launch_that_is_submitted_while_its_device_is_lost_has_ended_when_its_memory
             let is_lost = device.shared.lost.is_raised();
             match run {
                 Ok(_) => assert!(!is_lost),
-                // Of the kernel itself. By the ledger of ends, which knows nothing of the loss.
+                // Of the kernel itself. By the ledger of ends, ignorant of the loss.
                 Err(SystemError::Wait { .. }) => {
                     assert!(device.shared.submissions.is_idle(), "the kernel still runs");
                     waited += 1;
                 }
-                // Of a copy before or behind the kernel, which touches nothing that is lent.
+                // Of a copy before or behind the kernel, without access to lent memory.
                 Err(error) => assert!(error.to_string().contains("unplugged"), "{error}"),
             }
             if !is_lost {

@@ -13,7 +13,7 @@ use super::{Gone, Signal};
 
 /// A backend whose submissions can signal a fence beside wgpu's own.
 pub(super) trait SignalApi: Api {
-    /// Whether a fence of the queue that has a number has all smaller ones, whoever's submissions signal them.
+    /// Whether a fence of the queue at some number has all smaller numbers, from any thread's submissions.
     const IS_IN_ORDER: bool = true;
 
     /// Whether fences of this device can be signalled so.
@@ -25,7 +25,7 @@ pub(super) trait SignalApi: Api {
     /// Takes the staged signal back; true if no submission has taken it.
     fn take_back(queue: &Self::Queue, fence: &Self::Fence) -> bool;
 
-    /// The highest number that was signalled.
+    /// The highest signalled number.
     fn reached(device: &Self::Device, fence: &Self::Fence) -> Result<u64, hal::DeviceError> {
         // SAFETY: the fence was created by this device and is not destroyed before its owner is dropped.
         unsafe { device.get_fence_value(fence) }
@@ -38,11 +38,12 @@ pub(super) trait SignalApi: Api {
         number: u64,
         timeout: Duration,
     ) -> Result<bool, hal::DeviceError> {
-        // SAFETY: as above; a number that is never signalled only lets the time run out.
+        // SAFETY: as above; a never signalled number only lets the time run out.
         unsafe { device.wait(fence, number, Some(timeout)) }
     }
 
-    /// Why the device is gone, where it can say so: then wgpu lets go of what it has given up as if that had run.
+    /// Why the device is gone, where the device can say so: then wgpu lets go of work given up by the device as of
+    /// finished work.
     fn loss(_device: &Self::Device) -> Option<String> {
         None
     }
@@ -60,8 +61,8 @@ struct HalSignal<A: SignalApi> {
 
 /// A signal of the device, where the backend is `A` and the driver has the needed functions.
 pub(super) fn open<A: SignalApi>(device: &wgpu::Device) -> Option<Arc<dyn Signal>> {
-    // SAFETY: the hal device makes, asks and destroys a fence that is ours, from any thread as wgpu-hal allows; it is
-    // not destroyed.
+    // SAFETY: the hal device makes, asks and destroys a fence of our own, from any thread as wgpu-hal allows; the hal
+    // device is not destroyed.
     let hal = unsafe { device.as_hal::<A>() }?;
     let hal: HalDevice<A> = Box::new(hal);
     // SAFETY: as above.
@@ -80,7 +81,7 @@ impl<A: SignalApi> HalSignal<A> {
         queue: &wgpu::Queue,
         call: impl FnOnce(&A::Queue, &A::Fence) -> bool,
     ) -> bool {
-        // SAFETY: the hal queue is only told what to signal with the next submission.
+        // SAFETY: the hal queue is only told a signal for the next submission.
         let hal = unsafe { queue.as_hal::<A>() };
         match (hal, &self.fence) {
             (Some(hal), Some(fence)) => call(&hal, fence),
@@ -142,9 +143,9 @@ impl<A: SignalApi> Signal for HalSignal<A> {
 impl<A: SignalApi> Drop for HalSignal<A> {
     fn drop(&mut self) {
         if let Some(fence) = self.fence.take() {
-            // SAFETY: this device made the fence. Every submission that signals it has a marker that holds this value,
-            // and wgpu lets go of a marker only when the submission has ended; what is staged is taken by the
-            // submission that follows at once, or is taken back.
+            // SAFETY: this device made the fence. Every submission signalling the fence has a marker holding this
+            // value, and wgpu lets go of a marker only when the submission has ended; a staged signal is taken by the
+            // submission following at once, or is taken back.
             unsafe { self.device.destroy_fence(fence) };
         }
     }

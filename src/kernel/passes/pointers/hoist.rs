@@ -2,25 +2,25 @@
 //!
 //! *How it works.*
 //!
-//! 1. A scan of each function finds the pointers through which a pointee is accessed more than once: by several
-//!    accesses, or by one in a loop that the pointer is older than ([`find`]). Members, and elements of arrays with a
-//!    length, belong to the pointee of the pointer that they are reached by.
-//! 2. Where branches are passed over ([`Hoists::First`]), such a pointer gets a variable that keeps a translation, empty
-//!    where the pointer is made. An access that finds the variable empty is translated as always, and fills the variable
-//!    if the whole pointee lies in one page and may be touched (`shaders/system_once.wgsl`). Later accesses add their
-//!    distance to what is kept.
-//! 3. Where both sides of a branch are executed ([`Hoists::Pages`]), the page that the pointee begins in, and the one
-//!    behind, are looked up where the pointer is made, with a bit for each word that may be touched
-//!    (`shaders/system_pages.wgsl`). Accesses choose between both by their distance. There is no other way for an access
-//!    that finds nothing, so elements belong to the pointee only if their index is known to be below the length, and
+//! 1. A scan of each function finds the pointers with more than one access of a pointee: by several accesses, or by one
+//!    in a loop younger than the pointer ([`find`]). Members, and elements of arrays with a length, belong to the
+//!    pointee of the pointer leading to them.
+//! 2. Where branches are passed over ([`Hoists::First`]), such a pointer gets a variable for a translation, empty where
+//!    the pointer is made. An access with an empty variable is translated as always, and fills the variable if the
+//!    whole pointee lies in one page and may be touched (`shaders/system_once.wgsl`). Later accesses add their distance
+//!    to the kept translation.
+//! 3. Where both sides of a branch are executed ([`Hoists::Pages`]), the page at the pointee's beginning, and the page
+//!    behind, are looked up where the pointer is made, with a bit for each word open to access
+//!    (`shaders/system_pages.wgsl`). Accesses choose between both by their distance. An access without a translation
+//!    has no other way, so elements belong to the pointee only if their index is known to be below the length, and
 //!    pointees have at most as many words as there are bits.
-//! 4. So nothing is posted, waited for or reported that the kernel does not access, and a pointee over a border of
-//!    pages, or lent in part, is reached as if nothing were kept.
+//! 4. So only accesses of the kernel are posted, waited for or reported, and a pointee over a border of pages, or lent
+//!    in part, is reached as if nothing were kept.
 //!
 //! A kept translation is good for as long as the page stays in its frame: until the launch ends, unless the host takes
-//! frames away meanwhile. There a page that has been written stays, and behind a load the place of the page is looked
-//! at again (`shaders/system_once_evict.wgsl`), as behind any other load. Barriers and calls change nothing about that:
-//! what is kept is where words lie, and never the words.
+//! frames away meanwhile. There a written page stays, and behind a load the place of the page is looked at again
+//! (`shaders/system_once_evict.wgsl`), as behind any other load. Barriers and calls change nothing: only places of
+//! words are kept, and never the words.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,7 +40,7 @@ use crate::kernel::passes::range::Ranges;
 /// Bytes of a page.
 const PAGE: u32 = 4096;
 
-/// Beyond every pointee: the distance of an element that is not there.
+/// Beyond every pointee: the distance of a missing element.
 const BEYOND: u32 = 1 << 31;
 
 /// Bytes of a pointee with a bit for each word.
@@ -49,26 +49,26 @@ const TOLD_APART: u32 = 128;
 /// The pointee of a pointer for which a translation is kept.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Extent {
-    /// Its size, or that of the part in front of an array without a length.
+    /// The size of the pointee, or of the part in front of an array without a length.
     pub bytes: u32,
     pub align: u32,
     /// Whether any access through the pointer writes.
     pub is_written: bool,
 }
 
-/// The pointers of a function that keep a translation.
+/// The pointers of a function with a kept translation.
 #[derive(Default)]
 pub(super) struct Hoisted {
-    /// Those pointers, each with its pointee.
+    /// The pointers, each with the pointee.
     pub extents: BTreeMap<Handle<Expression>, Extent>,
-    /// Pointers to elements that belong to the pointee of another pointer.
+    /// Pointers to elements of another pointer's pointee.
     pub parts: BTreeSet<Handle<Expression>>,
 }
 
-/// The translation kept for the pointee that a place belongs to.
+/// The translation kept for the pointee of a place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
-    /// Where it is kept.
+    /// Where the translation is kept.
     pub keeper: Keeper,
     extent: Extent,
     /// Bytes from the pointee's beginning to the place's base, where an index decides.
@@ -77,16 +77,16 @@ pub(super) struct Kept {
     begins: u32,
 }
 
-/// What keeps a translation.
+/// The keeper of a translation.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Keeper {
-    /// The variable with what the first access has found.
+    /// The variable with the first access's translation.
     First(Value),
     /// What is known of the pointee's pages.
     Pages(Value),
 }
 
-/// The pointers of `function` that keep a translation.
+/// The pointers of `function` with a kept translation.
 pub(super) fn find(
     module: &Module,
     function: &Function,
@@ -142,7 +142,7 @@ pub(super) fn find(
 }
 
 impl Extent {
-    /// Whether a translation can be kept for all of it.
+    /// Whether a translation can be kept for the whole pointee.
     fn is_kept(self, hoists: Hoists) -> bool {
         let most = match hoists {
             Hoists::Nothing => 0,
@@ -268,7 +268,7 @@ pub(super) fn parts(shape: Shape) -> Option<u32> {
 }
 
 impl Builder<'_> {
-    /// The place of a pointer that has just been made, for whose pointee a translation is kept from now on.
+    /// The place of a new pointer; a translation of the pointee is kept from now on.
     pub fn keeping(&mut self, place: Place, extent: Extent) -> Place {
         let keeper = match place.base {
             Base::Address(low, high) if self.looks_up_pages() => {
@@ -332,8 +332,8 @@ impl Builder<'_> {
         }
     }
 
-    /// What an access `at` bytes behind a place's base, with these arguments, is to know of the translation that
-    /// `variable` keeps.
+    /// What an access `at` bytes behind a place's base, with these arguments, is to know of the translation in
+    /// `variable`.
     pub fn kept_arguments(
         &mut self,
         (kept, variable): (&Kept, Value),
@@ -346,7 +346,7 @@ impl Builder<'_> {
         arguments.extend([within, bytes, align, before]);
     }
 
-    /// The same for the word around a half, which begins `odd` bytes, 0 or 2, in front of the half `at` bytes behind the
+    /// The same for the word around a half, beginning `odd` bytes, 0 or 2, in front of the half `at` bytes behind the
     /// place's base.
     pub fn kept_around(&mut self, kept: Option<Kept>, at: u32, odd: Value) -> Option<Kept> {
         let kept = kept?;

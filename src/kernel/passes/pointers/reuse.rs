@@ -1,14 +1,16 @@
-//! Elements of the heap that several loads share: what is loaded once is not loaded again, as long as nothing could have
-//! changed it.
+//! Elements of the heap shared by several loads: a loaded element is not loaded again while nothing could have changed
+//! it.
 //!
-//! A node's members are read where the kernel reads them, often one behind a branch. Drivers make no single load of two that
-//! lie in one element where the heap is bound for writing: on an NVIDIA H200 the walk of `examples/octree` took 1.21 of one
-//! over indices, and takes 1.00 with whole elements. So the first load of an element that a later one reads, too, loads all of it.
-//! Where pointers are read apart, on lavapipe, words are what a load costs, and an element has more than are read: the walk of
-//! the bench `peers` (`barnes_hut`) takes 1.2 of its time with whole elements there, and 0.83 on SwiftShader.
+//! A node's members are read at the kernel's own reads, often one behind a branch. Drivers do not merge two loads of
+//! the same element where the heap is bound for writing: on an NVIDIA H200 the walk of `examples/octree` took 1.21 of a
+//! walk over indices, and takes 1.00 with whole elements. So the first load of an element read again later loads the
+//! whole element. Where pointers are read apart, on lavapipe, a load costs by words, and an element has more words than
+//! are read: the walk of the bench `peers` (`barnes_hut`) takes 1.2 of its time with whole elements there, and 0.83 on
+//! SwiftShader.
 //!
-//! Within an invocation only what it does itself changes memory, unless it meets others: at a barrier, in an atomic, or in
-//! a function, which may do either. Kernels that have atomics in storage, or coherent or volatile memory, reuse nothing.
+//! Within an invocation only the invocation's own statements change memory, except where invocations meet: at a
+//! barrier, in an atomic, or in a function with either. Kernels with atomics in storage, or with coherent or volatile
+//! memory, reuse nothing.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,16 +24,16 @@ use super::rewrite::Rewriter;
 use super::scan::{FunctionScan, Role, stride};
 use super::shape::{Shape, Ty};
 
-/// The words that a function loads behind each pointer, counted from what it points to: the first word, and how many.
+/// The words loaded by a function behind each pointer, counted from the pointee: the first word, and how many.
 pub(super) type Words = HashMap<Handle<Expression>, Vec<(u32, u32)>>;
 
-/// What a function has loaded.
+/// The elements loaded by a function.
 pub(super) struct Elements {
     /// Elements by array and position, for each open block, with the time of their load.
     loaded: Vec<HashMap<(Value, Value), (Value, u64)>>,
-    /// Elements that several loads read, by base and position behind it.
+    /// Elements read by several loads, by base and position behind the base.
     shared: HashSet<(Value, u32)>,
-    /// Counts what may have changed memory.
+    /// Counts possible changes of memory.
     time: u64,
 }
 
@@ -55,8 +57,8 @@ impl Elements {
     }
 }
 
-/// Whether others may write, in an order that the kernel can see, what it reads: it has atomics in storage, or asks for
-/// memory that is coherent.
+/// Whether others may write the kernel's reads in an order visible to the kernel: the kernel has atomics in storage, or
+/// asks for coherent memory.
 pub(in crate::kernel) fn may_see_others(module: &Module, but: &[naga::ResourceBinding]) -> bool {
     (module.global_variables.iter())
         .filter(|(_, variable)| matches!(variable.space, AddressSpace::Storage { .. }))
@@ -80,7 +82,7 @@ fn has_atomics(types: &UniqueArena<Type>, ty: &Type) -> bool {
     }
 }
 
-/// The pointer that `pointer` leads away from by members and constant indices alone, and by how many bytes.
+/// The pointer from which `pointer` leads away by members and constant indices alone, and by how many bytes.
 fn behind(
     function: &Function,
     scan: &FunctionScan,
@@ -131,7 +133,7 @@ pub(super) fn words_of(ty: Ty, types: &UniqueArena<Type>) -> Option<u32> {
 }
 
 impl Rewriter<'_> {
-    /// Notes which elements around a place several loads read, where `pointer` leads to the place.
+    /// Notes the elements around a place with several loads, where `pointer` leads to the place.
     pub(super) fn note_shared(&mut self, pointer: Handle<Expression>, place: &Place) {
         let Base::Elements(base) = place.base else {
             return;
@@ -171,7 +173,7 @@ impl Rewriter<'_> {
             | Statement::Continue
             | Statement::Return { .. }
             | Statement::Kill => false,
-            // Of other memory: nothing is bound twice where it is written.
+            // Of other memory: written memory is never bound twice.
             Statement::Store { pointer, .. } => self.place_of(pointer).is_some(),
             Statement::Call { function, .. } => {
                 (self.plan.callees.get(&function)).is_none_or(|callee| callee.role == Role::User)
@@ -187,7 +189,7 @@ impl Builder<'_> {
         self.elements.time += 1;
     }
 
-    /// Whether another load reads the element `at` behind the base, so that it is better loaded as a whole.
+    /// Whether another load reads the element `at` behind the base: then the whole element is better loaded.
     pub fn is_shared(&self, place: &Place, at: u32) -> bool {
         let Base::Elements(base) = place.base else {
             return false;
@@ -195,7 +197,7 @@ impl Builder<'_> {
         self.heap.reuses && self.elements.shared.contains(&(base, at))
     }
 
-    /// An element that is loaded, and the same as in memory.
+    /// A loaded element, the same as in memory.
     pub fn kept_element(&self, array: Value, element: Value) -> Option<Value> {
         let key = (array, element);
         let found = (self.elements.loaded.iter().rev()).find_map(|loaded| loaded.get(&key));

@@ -1,22 +1,22 @@
-//! System allocations: pointers that are addresses of the host's memory, translated at each access by the functions of
+//! System allocations: pointers as addresses of the host's memory, translated at each access by the functions of
 //! `shaders/system.wgsl`.
 //!
 //! *How it works.*
 //!
 //! 1. A pointer stays its address: a place is low word, high word and a constant offset ([`Base::Address`]). Objects may
 //!    straddle pages, so nothing is translated earlier than at an access.
-//! 2. An access of one to four words, which a vector is at most, calls `tombolo_system_find` once: vectors are aligned,
-//!    so that none straddles a page. The function returns an index into the pool of frames, or the index of words that
-//!    nobody else uses where the address may not be touched, so accesses themselves have no branch.
+//! 2. An access of one to four words, the most of a vector, calls `tombolo_system_find` once: vectors are aligned, and
+//!    none straddles a page. The function returns an index into the pool of frames, or the index of otherwise unused
+//!    words where the address may not be touched, so accesses themselves have no branch.
 //! 3. The translation of a pointee of fixed size is kept for its other accesses: see `hoist`.
-//! 4. The first fault of an invocation is noted with its site; from then on every value that the invocation reads may be
-//!    a zero that stands for something else. So loops end at their next turn: a loop that waits for a value read behind
-//!    such a zero might run for ever. Loops in which invocations meet are left alone, since one that left would be
-//!    missed by the others.
+//! 4. The first fault of an invocation is noted with its site; from then on every value read by the invocation may be a
+//!    zero in place of another value. So loops end at their next turn: a loop waiting for a value read behind such a
+//!    zero might run for ever. Loops in which invocations meet are left alone, since the others would miss a leaving
+//!    invocation.
 //!
 //! Where frames are filled while the kernel runs, a miss is no fault: the invocation waits for the host
-//! (`shaders/system_live.wgsl`). Where the host gives frames to other pages meanwhile, words are loaded by a function that
-//! looks whether they were the page's (`shaders/system_evict.wgsl`).
+//! (`shaders/system_live.wgsl`). Where the host gives frames to other pages meanwhile, words are loaded by a function
+//! checking that the words were the page's (`shaders/system_evict.wgsl`).
 //!
 //! The functions are parsed once for each kernel and moved into its module, names and bindings made the runtime's own.
 
@@ -55,7 +55,7 @@ const FREE: &str = include_str!("../../../../shaders/system_free.wgsl");
 const RATIONED: &str = include_str!("../../../../shaders/system_rationed.wgsl");
 const FENCE: &str = "tombolo_system_fence";
 
-/// Variables of calls that count the same turns, where a kernel calls as well.
+/// Variables of calls counting the same turns, where a kernel calls as well.
 const SHARED: [(&str, &str); 2] = [
     ("tombolo_system_group_turns", "tombolo_call_group_turns"),
     ("tombolo_system_group", "tombolo_call_group"),
@@ -66,7 +66,7 @@ const SHARED: [(&str, &str); 2] = [
 pub(super) struct System {
     /// From an address to a word of the pool.
     find: Handle<Function>,
-    /// From an address to the words there, where a frame may be given to another page before they are loaded.
+    /// From an address to the words there, where a frame may be given to another page before the load.
     load: Option<Handle<Function>>,
     /// The same where the translation of a pointee is kept; with the words in `loaded`.
     once: Option<Once>,
@@ -78,7 +78,7 @@ pub(super) struct System {
     failed: Handle<GlobalVariable>,
 }
 
-/// The functions of accesses of which a translation is kept.
+/// The functions of accesses with a kept translation.
 #[derive(Clone, Copy, Debug)]
 struct Once {
     find: Handle<Function>,
@@ -90,11 +90,11 @@ struct Once {
 struct Pages {
     /// From an address to what is known of the pages.
     read: Handle<Function>,
-    /// The same for a pointee that is written.
+    /// The same for a written pointee.
     written: Handle<Function>,
     /// From an access and what is known to a word of the pool.
     part: Handle<Function>,
-    /// Writes the fault that accesses have noted, if any.
+    /// Writes the fault noted by accesses, if any.
     note: Handle<Function>,
 }
 
@@ -239,7 +239,7 @@ fn evicting(element: HeapElement, barriers: bool, hoists: bool) -> String {
     };
     let again = match barriers {
         true => "atomicLoad(&tombolo_system_places[index])",
-        // The place stays what it is.
+        // The place stays unchanged.
         false => "atomicOr(&tombolo_system_places[index], 0u)",
     };
     let (once, seen) = match hoists {
@@ -256,14 +256,14 @@ fn evicting(element: HeapElement, barriers: bool, hoists: bool) -> String {
 }
 
 impl System {
-    /// The function that writes what the invocation has noted: the entry point calls it before the end.
+    /// The function for writing the invocation's note: the entry point calls the function before the end.
     pub fn writes_note(self) -> Option<Handle<Function>> {
         self.pages.map(|pages| pages.note)
     }
 }
 
 impl Builder<'_> {
-    /// A pointer that is an address of the host's memory.
+    /// A pointer holding an address of the host's memory.
     pub fn system_root(&mut self, raw: Value, site: usize) -> Root {
         let (low, high) = (self.member(raw, 0), self.member(raw, 1));
         Root {
@@ -290,8 +290,8 @@ impl Builder<'_> {
         result
     }
 
-    /// The place `count` words, `offset` bytes behind `place`, as a place in the pool; `None` for places that are not
-    /// translated at their accesses.
+    /// The place `count` words, `offset` bytes behind `place`, as a place in the pool; `None` for places not translated
+    /// at their accesses.
     pub fn system_words(
         &mut self,
         place: &Place,
@@ -313,7 +313,7 @@ impl Builder<'_> {
         })
     }
 
-    /// The `count` words, `offset` bytes behind `place`, loaded by the function that finds them, where no place may be kept
+    /// The `count` words, `offset` bytes behind `place`, loaded by the finding function, where no place may be kept
     /// from the translation to the access.
     pub fn system_load(&mut self, place: &Place, offset: u32, count: u32) -> Option<Value> {
         let system = self.heap.system?;
@@ -339,7 +339,7 @@ impl Builder<'_> {
         Some(self.part(loaded, 4, 0, count))
     }
 
-    /// The word with the half that lies `offset` bytes behind the place, and the number of the half's lowest bit; as
+    /// The word with the half `offset` bytes behind the place, and the number of the half's lowest bit; as
     /// [`Builder::system_load`].
     pub fn system_load_half(&mut self, place: &Place, offset: u32) -> Option<(Value, Value)> {
         let (_, Base::Address(low, high)) = (self.heap.system?.load?, place.base) else {
@@ -404,8 +404,8 @@ impl Builder<'_> {
         Some(self.called(function, vec![low, high, at]))
     }
 
-    /// The word of the pool with the half that lies `at` bytes behind the place's address, and the number of the
-    /// half's lowest bit.
+    /// The word of the pool with the half `at` bytes behind the place's address, and the number of the half's lowest
+    /// bit.
     pub fn system_half(&mut self, place: &Place, at: u32, writes: bool) -> (Value, Value) {
         let zero = self.word(0);
         let (Some(system), Base::Address(low, high)) = (self.heap.system, place.base) else {
@@ -419,7 +419,7 @@ impl Builder<'_> {
         (word, shift)
     }
 
-    /// The word with the half that lies `at` bytes behind a place's address, and the number of the half's lowest bit.
+    /// The word with the half `at` bytes behind a place's address, and the number of the half's lowest bit.
     fn system_half_word(
         &mut self,
         place: &Place,

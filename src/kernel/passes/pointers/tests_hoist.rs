@@ -1,4 +1,4 @@
-//! Translations that are kept for several accesses of one pointee.
+//! Translations kept for several accesses of a pointee.
 
 use super::super::tests_support::occurrences;
 use super::tests::{EVERY_BODY, EVERYTHING, NODE, at, kernel, lowered};
@@ -20,12 +20,12 @@ fn ahead() -> PointerOptions {
     }
 }
 
-/// Accesses with a translation that is kept, and others, of the kernel's own functions.
+/// Accesses with a kept translation, and others, of the kernel's own functions.
 fn accesses(items: &str, body: &str) -> (usize, usize) {
     let (text, _) = lowered(&kernel(items, body), &hoisting(system()));
     let once = occurrences(&text, "= tombolo_system_find_once(");
     let finds = occurrences(&text, "= tombolo_system_find(");
-    // The one inside the function that keeps translations.
+    // The translation inside the keeping function.
     (once, finds - usize::from(once > 0))
 }
 
@@ -93,7 +93,7 @@ fn members_and_elements_belong_to_the_pointee() {
         ),
         (2, 0)
     );
-    // An array without a length is no part of what is kept.
+    // An array without a length is no part of the kept translation.
     assert_eq!(
         accesses(
             matrix,
@@ -127,13 +127,13 @@ fn an_access_in_a_loop_keeps_what_is_found_before() {
         ),
         (0, 1)
     );
-    // The pointer is another one in each turn.
+    // The pointer is another in each turn.
     assert_eq!(accesses(&items, &sum("o[0] += usm_Eight(p)[i];")), (0, 1));
     let both = "let n = &usm_Nodes(p)[i]; o[0] += u32(n.value) + n.next.x;";
     assert_eq!(accesses(&items, &sum(both)), (2, 0));
 }
 
-/// What is kept is empty wherever the pointer is made, or a node would be read where the one before lies.
+/// The kept translation is empty wherever the pointer is made, or a node would be read at the place of the node before.
 #[test]
 fn nothing_is_kept_of_another_pointer() {
     let list = "var q = p; while !usm_is_null(q) { let n = usm_Node(q); o[0] += u32(n.value); q = n.next; }";
@@ -168,7 +168,7 @@ fn loads_of_frames_that_may_go_look_at_the_place_again() {
     assert_eq!(count("= tombolo_system_load("), 0, "{text}");
 }
 
-/// Pointees that are looked up ahead, those of them that are written, accesses of them, and other accesses.
+/// Pointees looked up ahead, the written pointees among them, accesses of them, and other accesses.
 fn looked_up(items: &str, body: &str) -> [usize; 4] {
     let (text, _) = lowered(&kernel(items, body), &ahead());
     [
@@ -188,7 +188,7 @@ fn pages_are_looked_up_where_the_pointer_is_made() {
     assert_eq!(looked_up(NODE, body), [0, 1, 2, 0]);
     let once = "o[0] = u32(usm_Node(p).value);";
     assert_eq!(looked_up(NODE, once), [0, 0, 0, 1]);
-    // A node behind the head of a list of any length begins where it begins.
+    // A node behind the head of a list of any length begins there.
     let items = format!("{NODE} struct List {{ count: u32, nodes: array<Node> }}");
     let body = "let n = &usm_List(p).nodes[id.x]; o[0] = u32(n.value) + n.next.x;";
     assert_eq!(looked_up(&items, body), [1, 0, 2, 0]);
@@ -204,7 +204,7 @@ fn pages_are_looked_up_where_the_pointer_is_made() {
     }
 }
 
-/// There is no other way for an access that finds nothing, so nothing may be kept for accesses that might.
+/// An access without a translation has no other way, so nothing may be kept for accesses at risk of missing one.
 #[test]
 fn elements_that_may_lie_beyond_are_translated_by_themselves() {
     let items = "struct P { head: u32, a: array<u32, 8>, m: mat2x2<f32> } alias I = array<i32, 3>;";

@@ -1,17 +1,17 @@
-//! Which elements of the heap are loaded once for several loads, and what has them loaded again: the pass's output, as text.
+//! Elements of the heap loaded once for several loads, and the reasons for loading again: the pass's output, as text.
 
 use super::super::tests_support::occurrences;
 use super::options::{HeapElement, PointerOptions};
 use super::tests::{checked, kernel, lowered, segmented, unified};
 
-/// Pairs of words: `mass` and `reach` share one, and so do `bodies` and `tag`.
+/// Pairs of words: `mass` and `reach` share a pair, and so do `bodies` and `tag`.
 const CELL: &str = "
 struct Cell { centre: vec2f, mass: f32, reach: f32, next: usm_ptr, bodies: u32, tag: u32 }
 alias Cells = array<Cell>;
 fn touch() { o[7] = 1u; }
 ";
 
-/// Loads of elements, and of single words, behind that of `centre`, a whole element.
+/// Loads of elements, and of single words, behind the load of `centre`, a whole element.
 fn loads_of(items: &str, body: &str) -> (usize, usize) {
     let body = format!("let c = usm_Cell(p); let v = c.centre; o[9] = u32(v.x + v.y); {body}");
     let (text, facts) = lowered(&kernel(&format!("{CELL}{items}"), &body), &unified());
@@ -37,7 +37,7 @@ fn members_that_share_an_element_are_loaded_with_the_first() {
     // Nothing else is wanted of what only one load reads.
     assert_eq!(loads("o[0] = c.bodies;"), (0, 1));
     assert_eq!(loads("o[0] = c.bodies + u32(c.mass);"), (0, 2));
-    // At indices that are known.
+    // At known indices.
     let cells = "let all = usm_Cells(p); o[0] = all[3].bodies; o[1] = all[3].tag + all[2].tag;";
     assert_eq!(loads(cells), (1, 1));
     // The same word, again.

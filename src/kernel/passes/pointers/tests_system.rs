@@ -1,4 +1,4 @@
-//! Pointers into memory that is lent to launches.
+//! Pointers into memory lent to launches.
 
 use super::super::tests_support::occurrences;
 use super::tests::{EVERY_BODY, EVERYTHING, NODE, at, kernel, lower, lowered, unified};
@@ -19,7 +19,7 @@ pub(super) fn system() -> PointerOptions {
     }
 }
 
-/// The same for kernels that wait for pages.
+/// The same for kernels waiting for pages.
 pub(super) fn waiting(
     barriers: bool,
     evicts: bool,
@@ -116,7 +116,7 @@ fn a_vector_is_translated_once_and_each_member_by_itself() {
     );
 }
 
-/// A loop ends behind a fault, unless invocations meet in it.
+/// A loop ends behind a fault, unless invocations meet in the loop.
 #[test]
 fn loops_end_behind_a_fault() {
     let list = "var q = p; while !usm_is_null(q) { q = usm_Node(q).next; } o[0] = q.x;";
@@ -125,7 +125,7 @@ fn loops_end_behind_a_fault() {
     let items = format!("{NODE} fn meet() {{ workgroupBarrier(); }}");
     let meets = "for (var i = 0u; i < 9u; i++) { o[i] = usm_Node(p).next.x; meet(); }";
     let (text, _) = lowered(&kernel(&items, meets), &system());
-    // The one of the function that notes faults.
+    // The occurrence in the fault-noting function.
     assert_eq!(occurrences(&text, "= tombolo_system_failed"), 1, "{text}");
 }
 

@@ -1,8 +1,8 @@
-//! Whether a loop fills an array before anything reads it, so that the zeros of its declaration are never seen.
+//! Whether a loop fills an array before any read, leaving the zeros of the declaration unseen.
 //!
-//! Only one form is recognized, the common one: the first statement that mentions the array is a loop that counts from
-//! zero to the length or beyond, stores to every element in turn in the middle of its body, does nothing else with the
-//! array, and ends in no other way. Whatever is not proved is filled with zeros.
+//! Only the common form is recognized: the first statement mentioning the array is a loop counting from zero to the
+//! length or beyond, storing to every element in turn in the middle of the body, doing nothing else with the array, and
+//! ending in no other way. Unproved arrays are filled with zeros.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use crate::kernel::passes::blocks::each_statement;
 use crate::kernel::passes::pointers::visit::used_by;
 use crate::kernel::passes::trip_count::{Counted, counted};
 
-/// Whether every element of the variable is stored before any part of it is read.
+/// Whether every element of the variable is stored before any part of the variable is read.
 pub(super) fn is_filled_first(
     module: &Module,
     function: &Function,
@@ -64,7 +64,7 @@ struct Scan<'m> {
 }
 
 impl Scan<'_> {
-    /// Whether the first statement of the block that mentions the array fills it.
+    /// Whether the block's first statement mentioning the array fills the array.
     fn fills(&self, block: &Block, length: u32) -> bool {
         let mut statements = block.iter();
         match statements.find(|statement| self.uses(statement) > 0) {
@@ -129,14 +129,14 @@ impl Scan<'_> {
         self.element_stores(body, body, count, &mut stores);
         let offsets: HashSet<u32> = stores.iter().copied().collect();
         let all = count.bound >= length && (0..count.step).all(|offset| offsets.contains(&offset));
-        // The test in front is the one `break`.
+        // The test in front is the only `break`.
         all && self.uses_in(body) == stores.len()
             && self.uses_in(continuing) == 0
             && exits(body, true) == 1
             && exits(continuing, true) == 0
     }
 
-    /// Collects the stores to elements that run in every pass, by the offset from the counter.
+    /// Collects the stores to elements in every pass, by the offset from the counter.
     fn element_stores(&self, block: &Block, body: &Block, count: &Counted, to: &mut Vec<u32>) {
         for statement in block {
             match statement {

@@ -2,17 +2,17 @@
 //!
 //! Drivers take a few KiB of private arrays safely ([`Capabilities::private_memory_bytes`]); beyond that they take
 //! minutes to compile, or end the process. The pass replaces the largest arrays by memory of the device, in the module
-//! alone: the program's text stays as it is, and so do its results.
+//! alone: the program's text stays unchanged, and so do the results.
 //!
 //! *How it works.*
 //!
 //! 1. The variables of the deepest path of calls are added up. Where their sum is too large, every type with an array
 //!    and of at least a certain size is *kept in scratch memory*: variables of the type, and values. Such a value is
-//!    the place of a copy that nothing changes; such an argument or result is passed as its place.
+//!    the place of an unchanging copy; such an argument or result is passed as its place.
 //! 2. Each function has a frame: its spilled variables, then the copies. WGSL has no recursion, so a frame has a fixed
 //!    start behind the frames of all callers, and calls one after another share memory.
-//! 3. A pointer into scratch memory is an index. A function that takes pointers is made once for each choice of which
-//!    of them lead there.
+//! 3. A pointer into scratch memory is an index. A function with pointer arguments is made once for each choice of the
+//!    pointers leading there.
 //! 4. Words of the invocations of a work-group lie side by side, so accesses of neighbours coalesce:
 //!
 //! ```text
@@ -21,9 +21,9 @@
 //!     ├─ lane 0 1 2 … n ─┼─ lane 0 1 2 … n ─┼─ … ──────────┼─ lane 0 1 2 …
 //! ```
 //!
-//! 5. [`enter`] has each invocation find its first word, from the number of its work-group *in the dispatch*: a grid
-//!    larger than scratch memory is dispatched in parts, one after another, that share it. That step comes after
-//!    [`grid`](super::grid), which makes the numbers those of the whole grid.
+//! 5. [`enter`] has each invocation find its first word, from the number of the work-group *in the dispatch*: a grid
+//!    larger than scratch memory is dispatched in parts, one after another, sharing the memory. The step comes after
+//!    [`grid`](super::grid): only there the numbers become numbers of the whole grid.
 //!
 //! An index beyond an array means the last element, as in naga's own code for private arrays: no index leaves the
 //! invocation's memory.
@@ -56,7 +56,7 @@ use frames::Frames;
 use layout::Layout;
 use maker::Maker;
 
-/// What a kernel needs of scratch memory.
+/// A kernel's needs of scratch memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SpillFacts {
     /// Bytes of an invocation.
@@ -81,7 +81,7 @@ pub(crate) enum SpillError {
     TooLarge {
         /// Bytes of an invocation.
         bytes: u64,
-        /// The most that they may be: the limit of a work-group, by its invocations.
+        /// The largest possible number: the limit of a work-group, by the work-group's invocations.
         limit: u64,
         /// The largest variable.
         largest: Box<Largest>,
