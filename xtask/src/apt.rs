@@ -102,7 +102,7 @@ impl Apt {
         Ok(candidate(&policy).map(str::to_owned))
     }
 
-    /// The package files of `packages` and of their dependencies missing on the machine, in no order of importance.
+    /// The package files of `packages` and of their dependencies missing on the machine, in an order without meaning.
     pub fn closure(&self, packages: &[&str]) -> Result<Vec<Archive>, Error> {
         let mut archives = Vec::new();
         self.with_fresh_lists(|| {

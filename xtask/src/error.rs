@@ -44,7 +44,7 @@ pub enum Error {
     Failed {
         /// The whole command line.
         command: String,
-        /// The end of the program.
+        /// The exit status of the program.
         status: ExitStatus,
     },
     /// The file system refused.
@@ -54,7 +54,7 @@ pub enum Error {
         action: &'static str,
         /// The path of the action.
         path: PathBuf,
-        /// The reason of the failure.
+        /// Why the action failed.
         source: io::Error,
     },
     /// There is no mdBook to build the guide with.
@@ -79,7 +79,7 @@ pub enum Error {
     NoMpi {
         /// The Debian names of the missing packages.
         packages: String,
-        /// The reason against installing now.
+        /// Why the packages are not installed now.
         why: String,
     },
     /// PoCL cannot be started here.
@@ -90,7 +90,7 @@ pub enum Error {
     NoPocl {
         /// The Debian names of the missing packages.
         packages: String,
-        /// The reason against installing now.
+        /// Why the packages are not installed now.
         why: String,
     },
     /// A program was traced, and the program's work is not in the file.
@@ -163,7 +163,7 @@ pub enum Error {
         /// The oldest sufficient version of Rust.
         needed: &'static str,
     },
-    /// A program from Debian's packages alone is neither installed nor can be unpacked.
+    /// A program that only Debian's packages bring is neither installed nor can be unpacked.
     #[error(
         "{what} needs `{program}`, which is not in PATH, and this machine has no apt-get to take it from; Debian has it \
          in the package {package}"

@@ -1,9 +1,9 @@
 //! `cargo xtask cross`: whether everything compiles, without a warning, for other systems than the machine's own.
 //!
 //! By default each target is looked at once, with all features: library, examples and tests, as far as the target has any, and
-//! on targets with the adapter on the CPU the adapter with its tests. CI runs the command so. `--full` adds the library with
-//! each feature alone and with none: the full matrix multiplies the time and finds the faults that the other systems' own
-//! developers would find.
+//! on targets with the adapter on the CPU the adapter with its tests. CI runs the default. `--full` adds the library with each
+//! feature alone and with none: the full matrix multiplies the time and finds the faults that the other systems' own developers
+//! would find.
 //!
 //! `--run` runs tests, for Windows under Wine and for ARM under QEMU: the tests of the adapter on the CPU, with code for the
 //! processor of QEMU and by the conventions of Wine; the tests without a device; and the suite of devices on the adapter on the
@@ -296,7 +296,7 @@ impl Target {
         looks
     }
 
-    /// clippy checks the linted code as well, and so is the only command.
+    /// clippy checks the linted code, too, so clippy alone is run.
     fn clippy(&self, workspace: &Workspace, toolchain: &Toolchain, look: &Look<'_>) -> Command {
         let mut clippy = cheap(toolchain.cargo(workspace, TARGET_DIR));
         clippy.args(["clippy", "--quiet", "--locked", "--package", look.package]);
@@ -448,7 +448,7 @@ mod tests {
         }
     }
 
-    /// A test skipped under a name without a test would be run.
+    /// A test left out under a wrong name would be run.
     #[test]
     fn tests_that_are_left_out_exist() {
         fn texts(dir: &std::path::Path, all: &mut String) {
