@@ -11,12 +11,13 @@ use crate::scratch::Scratch;
 use crate::shape::Shape;
 use crate::values::Values;
 
-/// Moves the values that fulfil a condition together, in their order.
+/// Moves the values that fulfil a condition together, in the input's order.
 ///
 /// # How it works
 /// 1. Each work-group counts the chosen values of a tile.
-/// 2. An exclusive [`Scan`] of the counts gives the place where each tile's values go.
-/// 3. Each work-group ranks its chosen values and writes them there; the last one writes how many there are.
+/// 2. An exclusive [`Scan`] of the counts gives the place of each tile's values.
+/// 3. Each work-group ranks the tile's chosen values and writes the values there; the last work-group writes the number of all
+///    chosen values.
 ///
 /// Every value is read twice.
 ///
@@ -36,11 +37,11 @@ use crate::values::Values;
 #[derive(Debug)]
 pub struct Compact<T>(Compaction<T>);
 
-/// Moves the values together that have a flag, in their order: [`Compact`] with the choice in a second input.
+/// Moves the flagged values together, in the input's order: [`Compact`] with the choice in a second input.
 #[derive(Debug)]
 pub struct CompactFlagged<T>(Compaction<T>);
 
-/// What both have.
+/// The common parts of [`Compact`] and [`CompactFlagged`].
 #[derive(Debug)]
 struct Compaction<T> {
     shape: Shape,
@@ -65,7 +66,7 @@ impl<T: Element> Compact<T> {
     /// place in the input, `index` of type `u32`.
     ///
     /// # Errors
-    /// [`Error::Kernel`], also where the condition is wrong; [`Error::Shape`] on a device that has no work-groups of 256
+    /// [`Error::Kernel`], also where the condition is wrong; [`Error::Shape`] on a device without work-groups of 256
     /// invocations.
     pub fn by(device: &Device, condition: &str) -> Result<Self, Error> {
         let choice = format!(
@@ -75,8 +76,8 @@ impl<T: Element> Compact<T> {
         Ok(Self(Compaction::new(device, choice)?))
     }
 
-    /// Writes the chosen values of `source` to the beginning of `kept`, and their number to the first value of `count`.
-    /// Values that `kept` has no room for are counted and not written; the rest of `kept` stays as it is.
+    /// Writes the chosen values of `source` to the beginning of `kept`, and their number to the first value of `count`. Values
+    /// beyond the room of `kept` are counted and not written; the rest of `kept` stays unchanged.
     ///
     /// # Errors
     /// [`Error::TooShort`] where an output is empty, [`Error::TooLong`], [`Error::Launch`], [`Error::Memory`].
@@ -99,7 +100,7 @@ impl<T: Element> CompactFlagged<T> {
     /// Compiles the kernels for a device.
     ///
     /// # Errors
-    /// [`Error::Kernel`]; [`Error::Shape`] on a device that has no work-groups of 256 invocations.
+    /// [`Error::Kernel`]; [`Error::Shape`] on a device without work-groups of 256 invocations.
     pub fn new(device: &Device) -> Result<Self, Error> {
         let choice = "@group(0) @binding(5) var<storage, read> flags: array<u32>;\n\
                       fn is_chosen(at: u32) -> bool { return flags[at] != 0u; }\n";
@@ -173,7 +174,7 @@ impl<T: Element> Compaction<T> {
 
         let launch = call.inputs(self.relocate.launch())?;
         let launch = starts.read(launch, "tile_starts")?;
-        // Not all of it is written.
+        // Not all of `kept` is written.
         let launch = call.kept.read(launch, "kept")?;
         let launch = count.write(launch, "count")?;
         Ok(launch.workgroups(tiles).submit()?)

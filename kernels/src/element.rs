@@ -8,13 +8,13 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A type that the kernels of this crate work on: `u32`, `i32` or `f32`.
+/// A type of values for the kernels of the crate: `u32`, `i32` or `f32`.
 pub trait Element: Pod + Debug + PartialEq + sealed::Sealed {
-    /// A WGSL source that declares the type as `Element`, and the functions `least` and `most`, which return the smallest
-    /// and the largest value, for `f32` the infinities.
+    /// A WGSL source that declares the type as `Element`, and the functions `least` and `most`, returning the smallest and the
+    /// largest value, for `f32` the infinities.
     #[doc(hidden)]
     const SOURCE: &'static str;
-    /// A WGSL source with the functions `ordered` and `bits_of`, which make the bits of a value a number of the same order,
+    /// A WGSL source with the functions `ordered` and `bits_of`, turning the bits of a value into a number of the same order,
     /// and back.
     #[doc(hidden)]
     const ORDER: &'static str;

@@ -6,8 +6,8 @@ use tombolo::buffers::{BufferError, MemoryError};
 use tombolo::kernel::KernelError;
 use tombolo::launch::LaunchError;
 
-/// Why a primitive could not be made or run. Nothing has been written then that a caller could read: the launches that come
-/// before a refused one write scratch memory alone.
+/// Why a primitive could not be made or run. Nothing that a caller could read has been written then: the launches before a
+/// refused launch write scratch memory alone.
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -16,9 +16,9 @@ pub enum Error {
     TooShort {
         /// The argument.
         argument: &'static str,
-        /// Values in it.
+        /// The number of values in the argument.
         len: u64,
-        /// Values that are needed.
+        /// The number of values needed.
         needed: u64,
     },
     /// An argument holds more values than kernels count.
@@ -29,10 +29,10 @@ pub enum Error {
     TooLong {
         /// The argument.
         argument: &'static str,
-        /// Values in it.
+        /// The number of values in the argument.
         len: u64,
     },
-    /// A part reaches beyond the values that it is cut from.
+    /// A part reaches beyond the values of the whole.
     #[error("a part of the values {start}..{end} was asked for, and there are {len}")]
     OutOfRange {
         /// The first value.
@@ -49,15 +49,15 @@ pub enum Error {
         invocations: u32,
         /// Values of each.
         items: u32,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
-    /// A histogram of such bins cannot be made.
+    /// A histogram of the given bins cannot be made.
     #[error("{bins} bins: {why}")]
     Bins {
         /// How many were asked for.
         bins: u32,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
     /// A kernel could not be made: an operator of the program's own is wrong, or the adapter lacks something.
@@ -75,7 +75,7 @@ pub enum Error {
 }
 
 impl fmt::Debug for Error {
-    /// The message for people: Rust prints this of an error that `main` returns.
+    /// The message for people: Rust prints the message for an error returned by `main`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

@@ -13,9 +13,9 @@ use crate::values::Values;
 
 /// Rows and columns of the tile of a work-group, as in `shaders/gemm.wgsl`.
 const TILE: u32 = 64;
-/// Steps in depth that a work-group takes at once.
+/// Steps in depth taken at once by a work-group.
 const STEPS: u32 = 16;
-/// Turns of a launch, of 17 loop turns each: with these a work-group stays within the 65,535 of lavapipe.
+/// Turns of a launch, of 17 loop turns each: with so many turns a work-group stays within the 65,535 of lavapipe.
 const MOST_TURNS: u32 = 2048;
 
 /// The extents of a product of matrices: one of `rows` by `depth` values and one of `depth` by `columns` make one of `rows` by
@@ -26,16 +26,16 @@ pub struct GemmSize {
     pub rows: u32,
     /// Columns of the right factor and of the product.
     pub columns: u32,
-    /// Columns of the left factor, rows of the right one.
+    /// Columns of the left factor, rows of the right factor.
     pub depth: u32,
 }
 
 /// Multiplies matrices: `sink[i][j] = Σ left[i][d] * right[d][j]`. Rows lie one behind the other, without gaps. Integers wrap around.
 ///
 /// # How it works
-/// Each work-group computes a tile of 64 by 64 values and goes through the depth in steps of 16, which it takes into work-group memory:
-/// a value that is read from the device's memory once is used 64 times. Depths beyond 32,768 take several launches, each of which adds
-/// to the sums of the ones before.
+/// Each work-group computes a tile of 64 by 64 values and goes through the depth in steps of 16, taken into work-group memory:
+/// a value read once from the device's memory is used 64 times. Depths beyond 32,768 take several launches, each adding to the
+/// sums of the launches before.
 ///
 /// ```no_run
 /// # use tombolo::Context;
@@ -73,7 +73,7 @@ impl<T: Element> Gemm<T> {
     /// Compiles the kernels for a device.
     ///
     /// # Errors
-    /// [`Error::Kernel`]; [`Error::Shape`] on a device that has no work-groups of 256 invocations.
+    /// [`Error::Kernel`]; [`Error::Shape`] on a device without work-groups of 256 invocations.
     pub fn new(device: &Device) -> Result<Self, Error> {
         let shape = Shape {
             invocations: 256,

@@ -13,18 +13,18 @@ use crate::values::Values;
 
 /// Rows of a work-group, as in `shaders/gemv.wgsl`.
 const ROWS: u32 = 4;
-/// Columns that an invocation is apart from the next one that it takes.
+/// Columns from an invocation's column to the next column of the same invocation.
 const WIDTH: u32 = 64;
-/// Turns of a launch: with these an invocation stays within the 65,535 of lavapipe.
+/// Turns of a launch: with so many turns an invocation stays within the 65,535 of lavapipe.
 const MOST_TURNS: u32 = 16_384;
 
 /// Multiplies a matrix with a vector: `sink[i] = Σ matrix[i][j] * vector[j]`. Rows lie one behind the other, without gaps. Integers
 /// wrap around.
 ///
 /// # How it works
-/// 64 invocations sum up a row together, four rows are a work-group: made for matrices of many rows of more than a few dozen columns.
-/// Every value of the matrix is read once. Rows of more than 1,048,576 columns take several launches, each of which adds to the sums
-/// of the ones before.
+/// 64 invocations sum up a row together, four rows are a work-group: made for matrices of many rows of more than a few dozen
+/// columns. Every value of the matrix is read once. Rows of more than 1,048,576 columns take several launches, each adding to
+/// the sums of the launches before.
 ///
 /// ```no_run
 /// # use tombolo::Context;
@@ -60,7 +60,7 @@ impl<T: Element> Gemv<T> {
     /// Compiles the kernels for a device.
     ///
     /// # Errors
-    /// [`Error::Kernel`]; [`Error::Shape`] on a device that has no work-groups of 256 invocations.
+    /// [`Error::Kernel`]; [`Error::Shape`] on a device without work-groups of 256 invocations.
     pub fn new(device: &Device) -> Result<Self, Error> {
         let shape = Shape {
             invocations: WIDTH * ROWS,
@@ -74,7 +74,7 @@ impl<T: Element> Gemv<T> {
         })
     }
 
-    /// Writes the product of a matrix of so many rows and columns with `vector` to `sink`, which gets a value for each row.
+    /// Writes the product of a matrix of so many rows and columns with `vector` to `sink`, a value for each row.
     ///
     /// # Errors
     /// [`Error::TooShort`] for an argument with fewer values than the extents say, [`Error::TooLong`] for a matrix of more than

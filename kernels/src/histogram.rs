@@ -15,8 +15,8 @@ use crate::values::Values;
 ///
 /// # How it works
 /// 1. The counters are cleared.
-/// 2. Each work-group counts a tile of the input in memory of its own, and adds what it has counted to the counters. Bins
-///    that do not fit there are counted in the device's memory.
+/// 2. Each work-group counts a tile of the input in memory of its own, and adds the counts to the counters. Bins beyond the
+///    room there are counted in the device's memory.
 ///
 /// Every value is read once.
 ///
@@ -94,7 +94,7 @@ impl<T: Element> Histogram<T> {
     ///
     /// # Errors
     /// [`Error::Bins`] where there are no bins; [`Error::Kernel`], also where the expression is wrong; [`Error::Shape`] on a
-    /// device that has no work-groups of 256 invocations.
+    /// device without work-groups of 256 invocations.
     pub fn by(device: &Device, bins: u32, bin: &str) -> Result<Self, Error> {
         let source = format!("fn bin_of(value: Element) -> u32 {{ return {bin}; }}\n");
         Self::with_source(device, bins, source, Constants::new())
@@ -130,7 +130,7 @@ impl<T: Element> Histogram<T> {
         })
     }
 
-    /// Writes for each bin how many values of `source` fall into it to `counts`.
+    /// Writes the number of values of `source` in each bin to `counts`.
     ///
     /// # Errors
     /// [`Error::TooShort`] where `counts` has fewer values than there are bins, [`Error::TooLong`], [`Error::Launch`].
@@ -151,7 +151,7 @@ impl<T: Element> Histogram<T> {
         }
     }
 
-    /// As [`Histogram::run`], beginning with what `counts` holds: for inputs in several pieces. Counters wrap around.
+    /// As [`Histogram::run`], beginning with the contents of `counts`: for inputs in several pieces. Counters wrap around.
     ///
     /// # Errors
     /// As [`Histogram::run`].

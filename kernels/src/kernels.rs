@@ -14,14 +14,14 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    /// The source of a primitive beside that of what its kernels work on.
+    /// The source of a primitive beside the source of the element type.
     pub(crate) fn plain<T: Element>(name: &str, source: &'static str) -> ProgramBuilder {
         Program::builder()
             .source(name, source)
             .source("element.wgsl", T::SOURCE)
     }
 
-    /// The same for kernels that take the shape of work-groups from the host.
+    /// The same for kernels taking the shape of work-groups from the host.
     pub(crate) fn sources<T: Element>(name: &str, source: &'static str) -> ProgramBuilder {
         Self::plain::<T>(name, source).source("sizes.wgsl", include_str!("../shaders/sizes.wgsl"))
     }
@@ -39,7 +39,7 @@ impl Library {
         )
     }
 
-    /// A program of these sources.
+    /// A program of the given sources.
     pub(crate) fn new(device: &Device, sources: ProgramBuilder) -> Result<Self, Error> {
         Ok(Self {
             device: device.clone(),

@@ -1,5 +1,5 @@
-//! Parallel primitives on the runtime [Tombolo](tombolo): reductions, scans, compaction,
-//! histograms, sorting and products of matrices, on every adapter that the runtime has.
+//! Parallel primitives on the runtime [Tombolo](tombolo): reductions, scans, compaction, histograms, sorting and products of
+//! matrices, on every adapter of the runtime.
 //!
 //! ```no_run
 //! use tombolo::Context;
@@ -21,25 +21,25 @@
 //! ```
 //!
 //! # How a primitive is used
-//! - An object belongs to one device and holds compiled kernels and scratch memory. `new` compiles; `run` records launches
-//!   and returns at once with the [`Event`](tombolo::Event) of the last one. What goes wrong in a launch is the error of that
-//!   event, and of every read of the results.
-//! - Scratch memory grows with the longest input so far; a call with an input that is no longer allocates nothing.
-//!   Since scratch memory is the object's, `run` takes `&mut self`; commands of one device run in order, so a second call
-//!   may follow before the first one has ended.
+//! - An object belongs to one device and holds compiled kernels and scratch memory. `new` compiles; `run` records launches and
+//!   returns at once with the [`Event`](tombolo::Event) of the last launch. A fault in a launch is the error of the event, and
+//!   of every read of the results.
+//! - Scratch memory grows with the longest input so far; a call with an input no longer than before allocates nothing. Since
+//!   scratch memory is the object's, `run` takes `&mut self`; commands of a device run in order, so a second call may follow
+//!   before the end of the first.
 //! - Inputs and outputs are [`Values`]: a [`DeviceBuffer`](tombolo::DeviceBuffer), a [`Buffer`](tombolo::Buffer) of the
-//!   context, values behind a [`Ptr`](tombolo::Ptr) into the shared heap, or a part of one of them. Inputs and outputs are
+//!   context, values behind a [`Ptr`](tombolo::Ptr) into the shared heap, or a part of such values. Inputs and outputs are
 //!   different memory; the runtime refuses a launch otherwise.
-//! - Lengths may be anything from 0 to [`MOST_VALUES`] that the adapter can bind at once.
+//! - Any length from 0 to [`MOST_VALUES`] will do, as far as the adapter can bind the values at once.
 //!
 //! # How a primitive is written
-//! Each has a file of WGSL in `shaders/` and a file of Rust in `src/`. The element type and the operator are small WGSL
-//! sources of their own (`alias Element = f32;`, `fn combine(a: Element, b: Element) -> Element`), put beside the kernel by
-//! [`Program::builder`](tombolo::Program::builder); sizes are `override`s. No kernel needs subgroups, and no work-group waits
-//! for another one: what has to be known of other work-groups is computed by an earlier launch, so the number of launches
-//! grows with the logarithm of the length (G. E. Blelloch, "Prefix sums and their applications", 1990; D. Merrill and
-//! A. Grimshaw, "Parallel scan for stream architectures", 2009, call the scheme reduce-then-scan). Loops have constant
-//! bounds, which spares adapters with a loop budget the loop guard.
+//! Each primitive has a file of WGSL in `shaders/` and a file of Rust in `src/`. The element type and the operator are small
+//! WGSL sources of their own (`alias Element = f32;`, `fn combine(a: Element, b: Element) -> Element`), put beside the kernel
+//! by [`Program::builder`](tombolo::Program::builder); sizes are `override`s. No kernel needs subgroups, and no work-group
+//! waits for another: an earlier launch computes the facts needed about other work-groups, so the number of launches grows with
+//! the logarithm of the length (G. E. Blelloch, "Prefix sums and their applications", 1990; D. Merrill and A. Grimshaw,
+//! "Parallel scan for stream architectures", 2009, call the scheme reduce-then-scan). Loops have constant bounds: adapters with
+//! a loop budget are spared the loop guard.
 
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
@@ -73,7 +73,7 @@ pub use shape::Shape;
 pub use sort::{Sort, SortPairs};
 pub use values::Values;
 
-/// The most values of one input: kernels count in 32 bits, and a last work-group reaches beyond the end.
+/// The most values of an input: kernels count in 32 bits, and a last work-group reaches beyond the end.
 pub const MOST_VALUES: u64 = 1 << 31;
 
 /// The program in the README compiles, too.

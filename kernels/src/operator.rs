@@ -2,10 +2,10 @@
 
 use crate::element::{Element, Integer};
 
-/// An operator of reductions and scans, as WGSL. It has to be associative and commutative: work-groups combine values in
-/// an order of their own, which is the same in every run with the same length and [`Shape`](crate::Shape).
+/// An operator of reductions and scans, as WGSL. The operator has to be associative and commutative: work-groups combine values
+/// in an order of their own, the same in every run with the same length and [`Shape`](crate::Shape).
 ///
-/// A program may bring its own:
+/// A program may bring an operator of its own:
 /// ```
 /// use tombolo_kernels::Operator;
 ///
@@ -18,16 +18,16 @@ use crate::element::{Element, Integer};
 /// }
 /// ```
 pub trait Operator<T: Element>: 'static {
-    /// A WGSL expression of type `Element`, the value that changes none it is combined with.
+    /// A WGSL expression of type `Element`, the value that leaves every value combined with it unchanged.
     const IDENTITY: &'static str;
-    /// A WGSL expression of type `Element`, which combines `a` and `b` of that type.
+    /// A WGSL expression of type `Element`, combining `a` and `b` of type `Element`.
     const COMBINE: &'static str;
-    /// WGSL declarations of functions that the expressions call.
+    /// WGSL declarations of the functions called in the expressions.
     const FUNCTIONS: &'static str = "";
 }
 
-/// Addition. Integers wrap around; of `f32` each result depends on the order of additions, which does not change from run to
-/// run.
+/// Addition. Integers wrap around; of `f32` each result depends on the order of additions, and the order does not change from
+/// run to run.
 #[derive(Debug, Clone, Copy)]
 pub struct Sum;
 /// Multiplication, with the same rules as [`Sum`].

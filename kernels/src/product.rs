@@ -1,4 +1,4 @@
-//! What products of matrices share: launches that each take a part of the sums.
+//! The common parts of products of matrices: launches, each for a part of the sums.
 
 use tombolo::{Constants, Device, Event, Kernel, Launch};
 
@@ -7,33 +7,33 @@ use crate::error::Error;
 use crate::kernels::{self, Library};
 use crate::values::Values;
 
-/// The kernels of a product, `multiply` and `clear` of its source.
+/// The kernels of a product, `multiply` and `clear` of the product's source.
 #[derive(Debug)]
 pub(crate) struct Product {
     multiply: Kernel,
     clear: Kernel,
     nothing: Kernel,
-    /// Terms of a sum that a launch adds up at most
+    /// The most terms of a sum that a launch adds up
     most_terms: u32,
 }
 
-/// What a product is made of, each with the name that it has in the kernel.
+/// The parts of a product, each with the part's name in the kernel.
 pub(crate) struct Factors<'a, T> {
     pub(crate) left: (&'static str, &'a Values<T>),
     pub(crate) right: (&'static str, &'a Values<T>),
     pub(crate) sink: &'a Values<T>,
     /// Terms of each sum
     pub(crate) terms: u32,
-    /// Whether the product is added to what `sink` holds
+    /// Whether the product is added to the contents of `sink`
     pub(crate) adds: bool,
 }
 
-/// The terms that a launch adds up.
+/// The terms added up by a launch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Part {
     pub(crate) start: u32,
     pub(crate) end: u32,
-    /// Whether it adds to what `sink` holds, 0 or 1
+    /// Whether the launch adds to the contents of `sink`, 0 or 1
     pub(crate) adds: u32,
 }
 
@@ -55,7 +55,7 @@ impl Product {
         })
     }
 
-    /// Launches as often as the terms take; `sized` gives a launch its sizes and its grid.
+    /// Launches as often as the terms take; `sized` gives a launch the sizes and the grid.
     pub(crate) fn run<T: Element>(
         &self,
         factors: &Factors<'_, T>,

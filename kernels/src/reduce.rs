@@ -12,11 +12,12 @@ use crate::scratch::Scratch;
 use crate::shape::Shape;
 use crate::values::Values;
 
-/// Combines all values into one: `sink[0] = source[0] ⊕ source[1] ⊕ …`; the identity of the operator where there is no value.
+/// Combines all values into a single value: `sink[0] = source[0] ⊕ source[1] ⊕ …`; the identity of the operator where there is
+/// no value.
 ///
 /// # How it works
-/// 1. Each work-group combines a tile of the input into one value of scratch memory.
-/// 2. The same kernel is launched on those values, until one tile is left, whose work-group writes the result.
+/// 1. Each work-group combines a tile of the input into a value of scratch memory.
+/// 2. The same kernel is launched on the combined values, until a single tile is left, whose work-group writes the result.
 ///
 /// Every value is read once; with the default shape all further launches together read 1/4095 of the input.
 ///
@@ -51,7 +52,7 @@ impl<T: Element, O: Operator<T>> Reduce<T, O> {
     /// Compiles the kernels for a device.
     ///
     /// # Errors
-    /// [`Error::Kernel`]; [`Error::Shape`] on a device that has no work-groups of 256 invocations.
+    /// [`Error::Kernel`]; [`Error::Shape`] on a device without work-groups of 256 invocations.
     pub fn new(device: &Device) -> Result<Self, Error> {
         Self::with_shape(device, Self::SHAPE)
     }
@@ -99,7 +100,7 @@ impl<T: Element, O: Operator<T>> Reduce<T, O> {
         self.tiles(&source, &sink)
     }
 
-    /// Combines each tile of `source` into one value of `sink`, which has as many as there are tiles.
+    /// Combines each tile of `source` into a value of `sink`; `sink` has as many values as there are tiles.
     pub(crate) fn tiles(&self, source: &Values<T>, sink: &Values<T>) -> Result<Event, Error> {
         let launch = source.read(self.tiles.launch(), "source")?;
         let launch = sink.write(launch, "sink")?;

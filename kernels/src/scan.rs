@@ -11,14 +11,14 @@ use crate::scratch::Scratch;
 use crate::shape::Shape;
 use crate::values::Values;
 
-/// Combines for each value all values up to it: inclusive, `sink[i] = source[0] ⊕ … ⊕ source[i]`; or exclusive, without
-/// `source[i]` itself, so that `sink[0]` is the operator's identity.
+/// Combines all values up to each value: inclusive, `sink[i] = source[0] ⊕ … ⊕ source[i]`; or exclusive, without `source[i]`
+/// itself, so that `sink[0]` is the operator's identity.
 ///
 /// # How it works
-/// 1. The tiles of the input are reduced to one total each, those totals' tiles again, and so on until one tile is left.
-/// 2. From the last level down, each level is scanned exclusively: every tile begins with the result of the level below it,
-///    which is the combination of all tiles before.
-/// 3. So is the input at the end, inclusively or exclusively.
+/// 1. The tiles of the input are reduced to a total each, the totals' tiles again, and so on until a single tile is left.
+/// 2. From the last level down, each level is scanned exclusively: every tile begins with the result of the level below, the
+///    combination of all tiles before.
+/// 3. The input is scanned the same way at the end, inclusively or exclusively.
 ///
 /// Every value is read twice and written once: with bandwidth alone to pay for, a scan takes 3/2 of the time of a copy.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub struct Scan<T, O> {
     carries: Scratch<T>,
 }
 
-/// The kernels of one kind of level.
+/// The kernels of a kind of level.
 #[derive(Debug)]
 struct Level {
     tiles: Kernel,
@@ -49,7 +49,7 @@ impl<T: Element, O: Operator<T>> Scan<T, O> {
     /// Compiles the kernels of an inclusive scan for a device.
     ///
     /// # Errors
-    /// [`Error::Kernel`]; [`Error::Shape`] on a device that has no work-groups of the default shape.
+    /// [`Error::Kernel`]; [`Error::Shape`] on a device without work-groups of the default shape.
     pub fn inclusive(device: &Device) -> Result<Self, Error> {
         Self::with_shape(device, Self::SHAPE, true)
     }
@@ -103,7 +103,7 @@ impl<T: Element, O: Operator<T>> Scan<T, O> {
         if len == 0 {
             return Ok(self.nothing.launch().workgroups(0).submit()?);
         }
-        // Level 0 is the input; each further one has a value for each tile of the one before.
+        // Level 0 is the input; each further level has a value for each tile of the level before.
         let mut levels = vec![source];
         while let Some(last) = levels.last().filter(|level| level.len() > self.tile()) {
             let count = self.reduce.shape.tiles(last.len());

@@ -6,8 +6,8 @@ use crate::element::Element;
 use crate::error::Error;
 use crate::values::Values;
 
-/// Buffers by number, each as long as the longest request so far. A buffer that was too short is replaced; the runtime keeps
-/// the old one for as long as a launch may use it.
+/// Buffers by number, each as long as the longest request so far. Too short a buffer is replaced; the runtime keeps the old
+/// buffer for as long as a launch may use it.
 #[derive(Debug)]
 pub(crate) struct Scratch<T> {
     device: Device,
@@ -22,7 +22,7 @@ impl<T: Element> Scratch<T> {
         }
     }
 
-    /// Exactly `len` values in buffer `index`, whose contents are those of the last call or zeros.
+    /// Exactly `len` values in buffer `index`, with the contents of the last call or zeros.
     pub(crate) fn values(&mut self, index: usize, len: u64) -> Result<Values<T>, Error> {
         if self.buffers.len() <= index {
             self.buffers.resize_with(index + 1, || None);
@@ -30,7 +30,7 @@ impl<T: Element> Scratch<T> {
         let buffer = match &self.buffers[index] {
             Some(buffer) if buffer.len() as u64 >= len => buffer,
             _ => {
-                // At most the number of values in an argument, which is an address on this machine.
+                // At most the number of values in an argument, and such a number fits an address of the machine.
                 let buffer = self.device.zeroed(len as usize)?;
                 self.buffers[index].insert(buffer)
             }

@@ -4,10 +4,10 @@ use tombolo::{Constants, Device};
 
 use crate::error::Error;
 
-/// How much of the input one work-group takes: a *tile* of `invocations * items` values.
+/// The share of the input that a work-group takes: a *tile* of `invocations * items` values.
 ///
-/// The defaults suit discrete GPUs: enough bytes in flight in each invocation, little enough memory for several
-/// work-groups on one multiprocessor.
+/// The defaults suit discrete GPUs: enough bytes in flight in each invocation, little enough memory for several work-groups on
+/// a multiprocessor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
     /// Invocations of a work-group, a power of two.
@@ -30,7 +30,7 @@ impl Shape {
         self.tile() + self.tile() / 32
     }
 
-    /// Checks the shape against a device's limits, for kernels that keep `words` words for each work-group.
+    /// Checks the shape against a device's limits, for kernels keeping `words` words for each work-group.
     pub(crate) fn check(self, device: &Device, words: u64) -> Result<Self, Error> {
         let Self { invocations, items } = self;
         let capabilities = device.capabilities();
@@ -54,12 +54,12 @@ impl Shape {
         })
     }
 
-    /// The constants `INVOCATIONS`, `LEVELS` (its logarithm) and `ITEMS`.
+    /// The constants `INVOCATIONS`, `LEVELS` (the logarithm of `INVOCATIONS`) and `ITEMS`.
     pub(crate) fn constants(self) -> Constants {
         self.and(Constants::new())
     }
 
-    /// Those constants beside others.
+    /// The shape's constants beside others.
     pub(crate) fn and(self, constants: Constants) -> Constants {
         constants
             .set("INVOCATIONS", self.invocations)

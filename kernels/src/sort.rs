@@ -15,7 +15,7 @@ use crate::values::Values;
 const DIGIT_BITS: u32 = 4;
 /// Values of a digit.
 const DIGITS: u64 = 1 << DIGIT_BITS;
-/// Launches that move keys.
+/// Launches moving keys.
 const PASSES: u32 = 32 / DIGIT_BITS;
 
 /// Sorts keys. Numbers of type `f32` are in the order of [`f32::total_cmp`].
@@ -24,10 +24,10 @@ const PASSES: u32 = 32 / DIGIT_BITS;
 /// A radix sort (D. Merrill and A. Grimshaw, "High performance and scalable radix sorting", 2011), from the lowest 4 bits of
 /// the keys to the highest:
 /// 1. Each work-group counts how often each of the 16 digits occurs in a tile.
-/// 2. An exclusive [`Scan`] of the counts gives the place where the keys of each digit and tile go.
-/// 3. Each work-group sorts its tile by the digit and writes the keys there.
+/// 2. An exclusive [`Scan`] of the counts gives the place of the keys of each digit and tile.
+/// 3. Each work-group sorts a tile by the digit and writes the keys there.
 ///
-/// The input is not changed; scratch memory is as large as the input, and 1/64 of it besides.
+/// The input is not changed; scratch memory is as large as the input, and 1/64 of the input besides.
 ///
 /// ```no_run
 /// # use tombolo::Context;
@@ -47,7 +47,7 @@ pub struct Sort<K>(Radix<K, u32>);
 #[derive(Debug)]
 pub struct SortPairs<K, V>(Radix<K, V>);
 
-/// What both have.
+/// The common parts of [`Sort`] and [`SortPairs`].
 #[derive(Debug)]
 struct Radix<K, V> {
     shape: Shape,
@@ -70,7 +70,7 @@ impl<K: Element> Sort<K> {
     /// Compiles the kernels for a device; the smallest key comes first.
     ///
     /// # Errors
-    /// [`Error::Kernel`]; [`Error::Shape`] on a device that has no work-groups of 256 invocations.
+    /// [`Error::Kernel`]; [`Error::Shape`] on a device without work-groups of 256 invocations.
     pub fn ascending(device: &Device) -> Result<Self, Error> {
         Ok(Self(Radix::new(device, "sort_tiles", false)?))
     }
@@ -107,7 +107,7 @@ impl<K: Element, V: Element> SortPairs<K, V> {
     /// Compiles the kernels for a device; the smallest key comes first.
     ///
     /// # Errors
-    /// [`Error::Kernel`]; [`Error::Shape`] on a device that has no work-groups of 256 invocations.
+    /// [`Error::Kernel`]; [`Error::Shape`] on a device without work-groups of 256 invocations.
     pub fn ascending(device: &Device) -> Result<Self, Error> {
         Ok(Self(Radix::new(device, "sort_tiles_of_pairs", false)?))
     }
@@ -147,7 +147,7 @@ impl<K: Element, V: Element> SortPairs<K, V> {
 }
 
 impl<K: Element, V: Element> Radix<K, V> {
-    /// The kernels keep 8 counters of each invocation where its keys lie.
+    /// The kernels keep 8 counters of each invocation in the place of the invocation's keys.
     const SHAPE: Shape = Shape {
         invocations: 256,
         items: 8,
@@ -155,7 +155,7 @@ impl<K: Element, V: Element> Radix<K, V> {
 
     fn new(device: &Device, entry: &str, descending: bool) -> Result<Self, Error> {
         let shape = Self::SHAPE;
-        // Keys, sums over invocations, and what is kept for each digit.
+        // Keys, sums over invocations, and the words kept for each digit.
         let words = shape.slots() + u64::from(shape.invocations) + 17 * DIGITS;
         let shape = shape.check(device, words)?;
         let sources = Program::builder()
@@ -189,7 +189,7 @@ impl<K: Element, V: Element> Radix<K, V> {
                 None => None,
             },
         };
-        // The number of passes is even, so that the last one writes the result.
+        // The number of passes is even, so that the last pass writes the result.
         let mut event = self.pass(0, &source, &scratch)?;
         for pass in 1..PASSES {
             event = match pass % 2 {

@@ -8,8 +8,8 @@ use crate::MOST_VALUES;
 use crate::element::Element;
 use crate::error::Error;
 
-/// Values for a primitive to read or write: a [`DeviceBuffer`], a [`Buffer`] of the context, values in the shared heap, or
-/// a part of one of them.
+/// Values for a primitive to read or write: a [`DeviceBuffer`], a [`Buffer`] of the context, values in the shared heap, or a
+/// part of such values.
 ///
 /// ```no_run
 /// # use tombolo::{Context, Ptr};
@@ -101,8 +101,8 @@ impl<T: Element> Values<T> {
         self.len == 0
     }
 
-    /// A part of the values. A part may begin anywhere; where the adapter cannot bind at its offset, launches work on a copy
-    /// of the part, which costs as much as the copy.
+    /// A part of the values. A part may begin anywhere; where the adapter cannot bind at its offset, launches work on a copy of
+    /// the part, at the cost of the copy.
     ///
     /// # Errors
     /// [`Error::OutOfRange`].
@@ -131,7 +131,7 @@ impl<T: Element> Values<T> {
     /// The first `needed` values.
     ///
     /// # Errors
-    /// [`Error::TooShort`], which names the argument.
+    /// [`Error::TooShort`], naming the argument.
     pub(crate) fn first(&self, argument: &'static str, needed: u64) -> Result<Self, Error> {
         let len = self.len;
         self.slice(..needed).map_err(|_| Error::TooShort {
@@ -144,7 +144,7 @@ impl<T: Element> Values<T> {
     /// The values of a matrix of so many rows and columns.
     ///
     /// # Errors
-    /// [`Error::TooShort`] and [`Error::TooLong`], which name the argument.
+    /// [`Error::TooShort`] and [`Error::TooLong`], naming the argument.
     pub(crate) fn matrix(
         &self,
         argument: &'static str,
@@ -156,7 +156,7 @@ impl<T: Element> Values<T> {
         Ok(matrix)
     }
 
-    /// The number of values, where kernels can count them.
+    /// The number of values, where kernels can count the values.
     pub(crate) fn count(&self, argument: &'static str) -> Result<u64, Error> {
         match self.len {
             len if len > MOST_VALUES => Err(Error::TooLong { argument, len }),
@@ -164,7 +164,7 @@ impl<T: Element> Values<T> {
         }
     }
 
-    /// Gives the values, of which there is at least one, for an argument that a launch reads.
+    /// Gives the values, at least one, for an argument read by a launch.
     pub(crate) fn read(&self, launch: Launch, argument: &str) -> Result<Launch, Error> {
         let end = self.start + self.len;
         Ok(match &self.memory {
@@ -174,8 +174,8 @@ impl<T: Element> Values<T> {
         })
     }
 
-    /// Gives the values, of which there is at least one, for an argument of which a launch writes every value and reads
-    /// none: what a buffer of the context held does not travel to the device.
+    /// Gives the values, at least one, for an argument of which a launch writes every value and reads none: the old contents of
+    /// a buffer of the context do not travel to the device.
     pub(crate) fn write(&self, launch: Launch, argument: &str) -> Result<Launch, Error> {
         let end = self.start + self.len;
         Ok(match &self.memory {

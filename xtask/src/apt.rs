@@ -1,4 +1,4 @@
-//! apt-get, of Debian, Ubuntu and what derives from them.
+//! apt-get, of Debian, Ubuntu and their derivatives.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,28 +12,28 @@ use crate::process::{self, say};
 pub struct Archive {
     /// The package's name.
     pub package: String,
-    /// The name that apt-get gives the file.
+    /// The file's name from apt-get.
     pub file: String,
-    /// Its size.
+    /// The size of the file.
     pub bytes: u64,
-    /// Its SHA-256 sum in hexadecimal digits; `None` where the lists have only another kind of sum.
+    /// The SHA-256 sum of the file in hexadecimal digits; `None` where the lists have only another kind of sum.
     pub sha256: Option<String>,
 }
 
-/// What a command cannot do without, and the distribution has.
+/// The needs of a command that the distribution's packages meet.
 pub struct Needed<M, E> {
-    /// The Debian packages of what this machine lacks, looked up anew with each call.
+    /// The Debian packages that the machine lacks, looked up anew with each call.
     pub missing: M,
-    /// What it is for, in a sentence behind "installing ... with apt-get:".
+    /// The purpose of the packages, in a sentence behind "installing ... with apt-get:".
     pub purpose: &'static str,
-    /// What has to be there afterwards.
+    /// The thing expected after the installation.
     pub sought: &'static str,
-    /// The error that says how to install these packages by hand, and why that is necessary.
+    /// The error saying how to install the packages by hand, and why installing by hand is necessary.
     pub by_hand: E,
 }
 
 impl<M: Fn() -> Vec<&'static str>, E: Fn(String, String) -> Error> Needed<M, E> {
-    /// Installs what is missing.
+    /// Installs the missing packages.
     pub fn install(&self) -> Result<(), Error> {
         let packages = (self.missing)();
         if packages.is_empty() {
@@ -59,7 +59,7 @@ impl<M: Fn() -> Vec<&'static str>, E: Fn(String, String) -> Error> Needed<M, E> 
     }
 }
 
-/// The package manager of this machine, and what it takes to be allowed to install.
+/// The package manager of the machine, and the means to be allowed to install.
 pub struct Apt {
     root: bool,
     sudo: bool,
@@ -78,13 +78,13 @@ impl Apt {
         })
     }
 
-    /// Installs packages; refreshes the package lists only if there are none or they turn out stale.
+    /// Installs packages; refreshes the package lists only where there are none or only stale lists.
     pub fn install(&self, packages: &[&str]) -> Result<(), Error> {
         let args = [&["install", "-y", "--no-install-recommends"], packages].concat();
         self.with_fresh_lists(|| self.privileged(&args))
     }
 
-    /// Whether the distribution has a package that is more than a pointer to a snap.
+    /// Whether the distribution has a package beyond a mere pointer to a snap.
     pub fn has(&self, package: &str) -> Result<bool, Error> {
         if lists_missing() {
             self.update()?;
@@ -93,7 +93,7 @@ impl Apt {
         Ok(candidate(&policy).is_some_and(|version| !version.contains("snap")))
     }
 
-    /// The version of a package that would be installed; `None` if the lists know no such package.
+    /// The version of a package as an installation would take; `None` if the lists know no such package.
     pub fn version(&self, package: &str) -> Result<Option<String>, Error> {
         if lists_missing() {
             self.update()?;
@@ -102,13 +102,13 @@ impl Apt {
         Ok(candidate(&policy).map(str::to_owned))
     }
 
-    /// The package files of `packages` and of what they depend on and this machine lacks, in no order that matters.
+    /// The package files of `packages` and of their dependencies missing on the machine, in an order without meaning.
     pub fn closure(&self, packages: &[&str]) -> Result<Vec<Archive>, Error> {
         let mut archives = Vec::new();
         self.with_fresh_lists(|| {
             let mut command = Command::new("apt-get");
             command
-                // What is installed is listed only if it is named and `--reinstall` asks for it.
+                // An installed package is listed only if named, and with `--reinstall`.
                 .args(["install", "--print-uris", "--reinstall", "-qq", "-y"])
                 .arg("--no-install-recommends")
                 .args(packages)
@@ -120,7 +120,7 @@ impl Apt {
         Ok(archives)
     }
 
-    /// Downloads the newest versions of packages into a directory, under the names that [`Apt::closure`] gives.
+    /// Downloads the newest versions of packages into a directory, under the names from [`Apt::closure`].
     pub fn fetch(&self, packages: &[&str], into: &Path) -> Result<(), Error> {
         self.with_fresh_lists(|| {
             let mut command = Command::new("apt-get");
@@ -168,7 +168,7 @@ impl Apt {
         }
     }
 
-    /// Refreshes the package lists, which needs root.
+    /// Refreshes the package lists, as root.
     pub fn update(&self) -> Result<(), Error> {
         self.privileged(&["update"])
     }

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use crate::error::Error;
 use crate::process;
 
-/// The names under which distributions have Chromium.
+/// The names of Chromium in distributions.
 const NAMES: [&str; 5] = [
     "chromium",
     "chromium-browser",
@@ -24,13 +24,13 @@ const NAMES: [&str; 5] = [
     "chrome",
 ];
 
-/// How long an answer may take that needs nothing of the page.
+/// The time limit of an answer that needs nothing of the page.
 const SOON: Duration = Duration::from_secs(60);
 
-/// How many lines are told of what the browser itself has said, which says much while all is well.
+/// The number of lines reported from the browser's own output: the browser says much while all is well.
 const LAST_LINES: usize = 5;
 
-/// How long these are waited for once the browser has ended.
+/// The time to wait for the last lines once the browser has ended.
 const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// The browser's program in `PATH`.
@@ -38,23 +38,23 @@ pub fn find() -> Option<&'static str> {
     NAMES.into_iter().find(|name| process::in_path(name))
 }
 
-/// A running browser with one page. Dropping it ends it.
+/// A running browser with a single page. Dropping the value ends the browser.
 pub struct Browser {
     child: Child,
     commands: ChildStdin,
     answers: Receiver<Value>,
     session: Option<String>,
     next: u64,
-    /// The page and its scripts are there.
+    /// The page and the page's scripts are there.
     is_loaded: bool,
-    /// What the page has said on its console.
+    /// The lines that the page has written on the console.
     said: Vec<String>,
-    /// What the browser itself has said.
+    /// The lines that the browser itself has written.
     last_words: LastWords,
 }
 
 impl Browser {
-    /// Starts a browser with a profile of its own, and a page of this size. `switches` are those of the browser.
+    /// Starts a browser with a profile of its own, and a page of the given size. `switches` are the browser's.
     pub fn start(
         mut command: Command,
         switches: &[&str],
@@ -72,7 +72,7 @@ impl Browser {
             ])
             .args(switches)
             .arg(format!("--user-data-dir={}", profile.display()));
-        // A child has only three pipes here; the shell gives two of them the numbers that the browser wants.
+        // A child has only three pipes here; the shell gives two pipes the numbers wanted by the browser.
         let mut shell = Command::new("sh");
         shell
             .args(["-c", r#"exec "$@" 3<&0 4>&1 </dev/null >/dev/null"#, "sh"])
@@ -135,7 +135,7 @@ impl Browser {
         Ok(())
     }
 
-    /// The value of an expression on the page, once its promise is settled.
+    /// The value of an expression on the page, once the promise is settled.
     pub fn value_of(&mut self, expression: &str, within: Duration) -> Result<Value, Error> {
         let question =
             json!({ "expression": expression, "awaitPromise": true, "returnByValue": true });
@@ -153,7 +153,7 @@ impl Browser {
         data.ok_or_else(|| broken("its picture is not in base64"))
     }
 
-    /// What the page has said on its console so far.
+    /// The lines that the page has written on the console so far.
     pub fn said(&self) -> &[String] {
         &self.said
     }
@@ -189,7 +189,7 @@ impl Browser {
         }
     }
 
-    /// The next answer or event, of which somebody waits for `method`.
+    /// The next answer or event, during a wait for the answer to `method`.
     fn next_message(&self, deadline: Instant, method: &str) -> Result<Value, Error> {
         let left = deadline.saturating_duration_since(Instant::now());
         match self.answers.recv_timeout(left) {
@@ -204,7 +204,7 @@ impl Browser {
         }
     }
 
-    /// Keeps what the page says.
+    /// Keeps the page's messages.
     fn note(&mut self, event: &Value) {
         let parameters = &event["params"];
         match event["method"].as_str() {
@@ -231,14 +231,14 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Its other processes end with it.
+        // The browser's other processes end with the browser.
         let _ = self.ask_within("Browser.close", json!({}), Duration::from_secs(5));
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What a browser says itself: why it ends, where it does.
+/// A browser's own output: the reason of the end, where the browser ends.
 struct LastWords(Receiver<String>);
 
 impl LastWords {
@@ -261,8 +261,8 @@ impl LastWords {
         Self(lines)
     }
 
-    /// That the browser has ended, and its last lines. A program that the browser has started may keep the pipe open,
-    /// so the end of the lines is not waited for longer than [`LAST_WORDS`].
+    /// The news that the browser has ended, with the browser's last lines. A program started by the browser may keep the pipe
+    /// open, so the end of the lines is not waited for longer than [`LAST_WORDS`].
     fn of_ended(&self) -> String {
         let deadline = Instant::now() + LAST_WORDS;
         let mut last = VecDeque::new();
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(told, format!("it has ended; it said last:\n{kept}"));
     }
 
-    /// A program that is no browser, in place of one without its libraries.
+    /// A program other than a browser, in place of a browser without the needed libraries.
     #[cfg(unix)]
     #[test]
     fn a_browser_that_cannot_start_says_why() {

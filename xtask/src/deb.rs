@@ -14,7 +14,7 @@ pub struct Unpacked {
     package_line: String,
 }
 
-/// Unpacks the files of `package` into the directory `into`. `args` are tar's: what to take, what to leave out.
+/// Unpacks the files of `package` into the directory `into`. `args` are tar's: files to take, files to leave out.
 ///
 /// # Errors
 /// One of the two programs cannot be started. Whether both succeeded is [`Unpacked::check`]'s to say.
@@ -52,7 +52,7 @@ pub fn unpack(package: &Path, into: &Path, args: &[String]) -> Result<Unpacked, 
 }
 
 impl Unpacked {
-    /// Whether a file that tar was to take is not in the package, which is otherwise whole.
+    /// Whether a file that tar was to take is missing in an otherwise whole package.
     pub fn lacks_files(&self) -> bool {
         self.package.success()
             && String::from_utf8_lossy(&self.tar.stderr)
@@ -60,7 +60,7 @@ impl Unpacked {
                 .any(|line| line.ends_with("Not found in archive"))
     }
 
-    /// Fails unless both programs succeeded, with what they said printed.
+    /// Fails unless both programs succeeded, with the programs' messages printed.
     pub fn check(&self) -> Result<(), Error> {
         if self.tar.status.success() && self.package.success() {
             return Ok(());

@@ -8,7 +8,7 @@ use std::process::Command;
 use crate::error::Error;
 use crate::workspace::Workspace;
 
-/// Variables, in the order they are printed.
+/// Variables, in the order of printing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AdapterEnv {
     vars: Vec<(&'static str, String)>,
@@ -42,7 +42,7 @@ impl AdapterEnv {
             ("VK_DRIVER_FILES", list.clone()),
             ("VK_ICD_FILENAMES", list),
         ];
-        // Unset, it makes Mesa print a line that looks like a failure.
+        // Unset, the variable makes Mesa print a line that looks like a failure.
         vars.extend(runtime.map(|dir| ("XDG_RUNTIME_DIR", dir.to_string_lossy().into_owned())));
         Ok(Self { vars })
     }

@@ -1,4 +1,4 @@
-//! What can go wrong, each with what to do about it.
+//! The errors of the tasks, each with the remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,20 +6,20 @@ use std::process::ExitStatus;
 
 use thiserror::Error;
 
-/// What to install by hand where xtask cannot.
+/// Packages to install by hand where xtask cannot.
 pub const BY_HAND: &str = "  Debian, Ubuntu:  sudo apt-get install mesa-vulkan-drivers libvulkan1
   Fedora:          sudo dnf install mesa-vulkan-drivers vulkan-loader
   Arch:            sudo pacman -S vulkan-swrast vulkan-icd-loader
   macOS, Windows:  nothing (Metal and DX12 are part of the system)";
 
-/// What MPI programs are built and started with, to install by hand.
+/// The tools to build and start MPI programs with, to install by hand.
 const MPI_BY_HAND: &str =
     "  Debian, Ubuntu:  sudo apt-get install libopenmpi-dev openmpi-bin libclang-dev
   Fedora:          sudo dnf install openmpi-devel clang-devel
   Arch:            sudo pacman -S openmpi clang
   macOS:           brew install open-mpi llvm";
 
-/// What needs no driver.
+/// The tasks without a need for a driver.
 pub const EMBEDDED_ALONE: &str = "Nothing needs to be installed for the adapter that is compiled in: `cargo xtask demo` falls back on it, and \
      `cargo xtask test --no-lavapipe --no-swiftshader` tests on it alone";
 
@@ -44,17 +44,17 @@ pub enum Error {
     Failed {
         /// The whole command line.
         command: String,
-        /// How it ended.
+        /// The exit status of the program.
         status: ExitStatus,
     },
     /// The file system refused.
     #[error("cannot {action} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The action tried.
         action: &'static str,
-        /// On what.
+        /// The path of the action.
         path: PathBuf,
-        /// Why it failed.
+        /// Why the action failed.
         source: io::Error,
     },
     /// There is no mdBook to build the guide with.
@@ -66,20 +66,20 @@ pub enum Error {
         /// Where the chapters were put together.
         book: PathBuf,
     },
-    /// A driver is missing and there is no apt-get to install it with.
+    /// A driver is missing and there is no apt-get for the installation.
     #[error(
         "this machine lacks {missing} and has no apt-get to install it with; install it by hand and try again:\n{BY_HAND}\n{EMBEDDED_ALONE}"
     )]
     NoPackageManager {
-        /// The Debian names of what is missing.
+        /// The Debian names of the missing packages.
         missing: String,
     },
     /// Ranks of MPI cannot be built or started here.
     #[error("this machine lacks {packages}, {why}; install by hand and try again:\n{MPI_BY_HAND}")]
     NoMpi {
-        /// The Debian names of what is missing.
+        /// The Debian names of the missing packages.
         packages: String,
-        /// Why it is not installed now.
+        /// Why the packages are not installed now.
         why: String,
     },
     /// PoCL cannot be started here.
@@ -88,17 +88,17 @@ pub enum Error {
          again, or leave its rows out with --no-pocl"
     )]
     NoPocl {
-        /// The Debian names of what is missing.
+        /// The Debian names of the missing packages.
         packages: String,
-        /// Why it is not installed now.
+        /// Why the packages are not installed now.
         why: String,
     },
-    /// A program was traced, and what it did is not in the file.
+    /// A program was traced, and the program's work is not in the file.
     #[error("{} has no span `{span}`, which every rank of the program enters", path.display())]
     NoSpan {
         /// The trace.
         path: PathBuf,
-        /// What is looked for.
+        /// The span looked for.
         span: &'static str,
     },
     /// Installing needs root, and there is no way to become root.
@@ -106,7 +106,7 @@ pub enum Error {
         "`{command}` needs root and there is no sudo here; run it as root, or install by hand, and try again:\n{BY_HAND}\n{EMBEDDED_ALONE}"
     )]
     NeedsRoot {
-        /// What root would have to run.
+        /// The command for root to run.
         command: String,
     },
     /// The package manager was asked and failed.
@@ -123,12 +123,12 @@ pub enum Error {
          it out. A driver of your own can be named with VK_DRIVER_FILES=/path/to/its_icd.json"
     )]
     StillMissing {
-        /// What was installed.
+        /// The installed packages.
         packages: String,
-        /// What was expected of it.
+        /// The thing expected of the packages.
         what: &'static str,
     },
-    /// SwiftShader was demanded, and this machine's distribution has none.
+    /// SwiftShader was demanded, and the machine's distribution has none.
     #[error(
         "SwiftShader cannot be provided: {reason}; leave --swiftshader out to go on without it"
     )]
@@ -139,7 +139,7 @@ pub enum Error {
     /// The distribution has SwiftShader, but fetching it failed; never a reason to test less in silence.
     #[error("fetching SwiftShader failed: {source}\nTo go on without it, add --no-swiftshader")]
     FetchSwiftShader {
-        /// What failed.
+        /// The failure of the fetch.
         source: Box<Error>,
     },
     /// A package file is not what the package lists announce.
@@ -158,12 +158,12 @@ pub enum Error {
          rustc-web is version {needed} or later once `apt-get update` has run"
     )]
     NoToolchain {
-        /// What was looked at, and what it lacks.
+        /// The toolchains looked at, and their lacks.
         reason: String,
-        /// The oldest version of Rust that will do.
+        /// The oldest sufficient version of Rust.
         needed: &'static str,
     },
-    /// A program that only Debian's packages bring is neither installed nor can it be unpacked.
+    /// A program that only Debian's packages bring is neither installed nor can be unpacked.
     #[error(
         "{what} needs `{program}`, which is not in PATH, and this machine has no apt-get to take it from; Debian has it \
          in the package {package}"
@@ -173,23 +173,23 @@ pub enum Error {
         what: &'static str,
         /// The program.
         program: &'static str,
-        /// The Debian package it is in.
+        /// The Debian package of the program.
         package: &'static str,
     },
-    /// A target that the task does not know.
+    /// A target unknown to the task.
     #[error("{name} is none of the targets that are built here: {known}")]
     UnknownTarget {
-        /// What was asked for.
+        /// The name asked for.
         name: String,
-        /// What there is.
+        /// The known names.
         known: String,
     },
-    /// A bench that the library does not have.
+    /// A bench absent from the library.
     #[error("{name} is none of the benches: {known}")]
     UnknownBench {
-        /// What was asked for.
+        /// The name asked for.
         name: String,
-        /// What there is.
+        /// The known names.
         known: String,
     },
     /// A bench ended well, and printed no row.
@@ -211,24 +211,24 @@ pub enum Error {
         /// The page.
         path: PathBuf,
     },
-    /// Packages were unpacked, and something that they should hold is not there.
+    /// Packages were unpacked, and an expected file is not there.
     #[error("{} is missing although its package was unpacked; remove {} and try again", path.display(), store.display())]
     Incomplete {
-        /// What is missing.
+        /// The missing file.
         path: PathBuf,
-        /// The folder of what was unpacked.
+        /// The folder of the unpacked packages.
         store: PathBuf,
     },
     /// A browser did not do as asked.
     #[error("the browser failed: {why}")]
     Browser {
-        /// What it did.
+        /// The fault of the browser.
         why: String,
     },
-    /// The page is not as it should be.
+    /// The page is not as expected.
     #[error("the page failed: {wrong}")]
     Page {
-        /// What is wrong.
+        /// The fault of the page.
         wrong: String,
     },
     /// Kernels cannot be written in a language of a backend, or are wrong there.
@@ -239,7 +239,7 @@ pub enum Error {
     Languages {
         /// How many.
         faults: usize,
-        /// Where they are.
+        /// The folder of the files.
         folder: PathBuf,
     },
     /// The suite has left no kernels to look at.
@@ -247,7 +247,7 @@ pub enum Error {
         "no test has left a kernel in {}: no name has the part that was asked for, or the folder is of another run", folder.display()
     )]
     NoModules {
-        /// Where they would be.
+        /// The folder for kernels.
         folder: PathBuf,
     },
     /// Every adapter was opted out of.
@@ -265,7 +265,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Wraps an [`io::Error`] with what was tried on which path.
+    /// Wraps an [`io::Error`] with the action tried and the path.
     pub fn io(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io {

@@ -1,7 +1,8 @@
-//! The errors of the crate: each variant of each public error is met by a test, and what a paragraph `# Errors` names exists.
+//! The errors of the crate: each variant of each public error is met by a test, and every error named in a paragraph `# Errors`
+//! exists.
 //!
-//! An error is an enumeration that derives `Error`, and what stands for it in a test is its name: `BufferError::Range`. A test's
-//! text is a file of a name with `test` in it, everything below `tests`, and what follows `mod tests {` in other files.
+//! An error is an enumeration that derives `Error`, and stands in a test by name: `BufferError::Range`. A test's text is a file
+//! with `test` in the name, everything below `tests`, and the text behind `mod tests {` in other files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -9,7 +10,7 @@ use std::path::Path;
 
 use crate::workspace::Workspace;
 
-/// Variants that no test meets, and why.
+/// Variants not met by any test, and why.
 const UNMET: &[(&str, &str)] = &[
     ("HeapError::System", "only the system refuses it"),
     (
@@ -42,11 +43,11 @@ const UNMET: &[(&str, &str)] = &[
     ),
 ];
 
-/// Enumerations whose variants nobody outside meets: the one error for all, which one macro makes of all others; and what a
-/// diagnostic is made of, which has only words.
+/// Enumerations whose variants nobody outside meets: the error for all, made by a macro of all other errors; and the contents
+/// of a diagnostic, with nothing but words.
 const NOT_MATCHED: [&str; 2] = ["Error", "PointerErrorKind"];
 
-/// The program's own text and that of its tests.
+/// The program's own text and the text of the tests.
 #[derive(Default)]
 struct Texts {
     own: String,
@@ -78,7 +79,7 @@ impl Texts {
     }
 }
 
-/// The public errors, each with its variants.
+/// The public errors, each with all variants.
 fn errors(text: &str) -> BTreeMap<&str, Vec<&str>> {
     let mut errors = BTreeMap::new();
     let mut derives = false;
@@ -98,14 +99,14 @@ fn errors(text: &str) -> BTreeMap<&str, Vec<&str>> {
     errors
 }
 
-/// The variant that a line of an enumeration begins.
+/// The variant at the beginning of a line of an enumeration.
 fn variant(line: &str) -> Option<&str> {
     let text = line.strip_prefix("    ")?;
     let is_name = text.starts_with(|first: char| first.is_ascii_uppercase());
     is_name.then(|| text.split(|c: char| !c.is_alphanumeric()).next())?
 }
 
-/// What paragraphs `# Errors` name as `Enumeration::Variant`.
+/// The errors that paragraphs `# Errors` name as `Enumeration::Variant`.
 fn documented(text: &str) -> BTreeSet<&str> {
     let mut found = BTreeSet::new();
     let mut is_paragraph = false;
@@ -134,7 +135,7 @@ fn paths(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What is wrong with the errors of a text.
+/// The faults in the errors of a text.
 fn wrong(texts: &Texts, unmet: &[(&str, &str)]) -> Vec<String> {
     let errors = errors(&texts.own);
     let met: BTreeSet<&str> = paths(&texts.tests).collect();

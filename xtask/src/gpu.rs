@@ -1,11 +1,11 @@
-//! Whether a GPU's driver has its GPU: distributions install the drivers of all makes together.
+//! Whether a GPU's driver has a GPU to drive: distributions install the drivers of all makes together.
 
 use std::fs::{self, File};
 use std::path::Path;
 
 use crate::icd::{Icd, Kind};
 
-/// The device nodes this user may open.
+/// The device nodes that the user may open.
 #[derive(Debug, Default)]
 pub struct Nodes {
     nvidia: bool,
@@ -15,7 +15,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Looks at this machine.
+    /// Looks at the machine.
     pub fn read() -> Self {
         let nvidia = ["/dev/nvidiactl", "/dev/nvidia0"]
             .iter()
@@ -50,7 +50,7 @@ impl Nodes {
         if file.contains("dzn") {
             return self.directx;
         }
-        // In most virtual machines its device only draws pixels, and nothing short of a try tells which.
+        // In most virtual machines such a driver's device only draws pixels, and nothing short of a try tells which.
         if file.contains("virtio") || file.contains("gfxstream") {
             return false;
         }
@@ -62,7 +62,7 @@ impl Nodes {
     }
 }
 
-/// The GPUs' drivers that have their GPU.
+/// The GPUs' drivers with a GPU to drive.
 pub fn usable(icds: &[Icd], nodes: &Nodes) -> Vec<Icd> {
     icds.iter()
         .filter(|icd| icd.kind == Kind::Hardware && nodes.serve(&icd.library))
@@ -96,7 +96,7 @@ fn kernel_driver(uevent: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// A node that exists but is closed to this user is no GPU to this user.
+/// An existing node closed to the user is no GPU to the user.
 fn openable(node: &Path) -> bool {
     File::options().read(true).write(true).open(node).is_ok()
 }

@@ -9,17 +9,17 @@ use serde_json::Value;
 
 use crate::library::Libraries;
 
-/// A software driver this project tests on.
+/// A software driver for the project's tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Software {
     /// Mesa's.
     Lavapipe,
-    /// The one inside Chromium.
+    /// The driver inside Chromium.
     SwiftShader,
 }
 
 impl Software {
-    /// A part of the name its adapter has in wgpu.
+    /// A part of the name of the driver's adapter in wgpu.
     pub fn adapter_name(self) -> &'static str {
         match self {
             Self::Lavapipe => "llvmpipe",
@@ -27,7 +27,7 @@ impl Software {
         }
     }
 
-    /// What people call the driver.
+    /// The driver's name for people.
     pub fn driver_name(self) -> &'static str {
         match self {
             Self::Lavapipe => "lavapipe",
@@ -36,12 +36,12 @@ impl Software {
     }
 }
 
-/// What a driver drives.
+/// The device behind a driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The processor.
     Software(Software),
-    /// A GPU, which may or may not be in this machine.
+    /// A GPU, in the machine or not.
     Hardware,
 }
 
@@ -52,11 +52,11 @@ pub struct Icd {
     pub manifest: PathBuf,
     /// The library: a path, or a bare name for the dynamic linker.
     pub library: String,
-    /// What it drives.
+    /// The device behind the driver.
     pub kind: Kind,
 }
 
-/// All drivers of this machine that the loader could open, best place first.
+/// All drivers of the machine that the loader could open, best place first.
 pub fn scan(libraries: &Libraries) -> Vec<Icd> {
     let var = |name: &str| env::var(name).ok();
     let found = manifests(&search_paths(&var))
@@ -78,7 +78,7 @@ pub fn chosen(var: &dyn Fn(&str) -> Option<String>) -> Vec<PathBuf> {
         .unwrap_or_default()
 }
 
-/// The files and directories in which the loader, or its user, would look for manifests.
+/// The files and directories where the loader, or the loader's user, would look for manifests.
 fn search_paths(var: &dyn Fn(&str) -> Option<String>) -> Vec<PathBuf> {
     let list = |name: &str, default: &str| -> Vec<PathBuf> {
         let list = var(name)
@@ -137,7 +137,7 @@ fn manifests(paths: &[PathBuf]) -> Vec<PathBuf> {
     found
 }
 
-/// Reads a manifest; `None` if it is broken, for another processor, or of a driver nobody can compute on.
+/// Reads a manifest; `None` for a broken manifest, for another processor, or for a driver nobody can compute on.
 fn parse(manifest: &Path, text: &str, arch: &str) -> Option<Icd> {
     let json: Value = serde_json::from_str(text).ok()?;
     let library = json["ICD"]["library_path"].as_str()?;
@@ -147,7 +147,7 @@ fn parse(manifest: &Path, text: &str, arch: &str) -> Option<Icd> {
     }
     let kind = classify(library)?;
     let library = if library.contains('/') {
-        // `join` keeps an absolute path as it is.
+        // `join` keeps an absolute path unchanged.
         manifest.parent()?.join(library).to_str()?.to_owned()
     } else {
         library.to_owned()

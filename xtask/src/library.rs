@@ -18,7 +18,7 @@ pub struct Libraries {
 impl Libraries {
     /// Reads the linker's cache.
     pub fn read() -> Self {
-        // Often not in the PATH of those who are not root.
+        // Often not in the PATH of users other than root.
         let cache = ["ldconfig", "/sbin/ldconfig", "/usr/sbin/ldconfig"]
             .iter()
             .find_map(|program| process::output(Command::new(program).arg("-p")).ok())
@@ -31,7 +31,7 @@ impl Libraries {
             })
             .unwrap_or_default();
         let triple = format!("{}-linux-gnu", env::consts::ARCH);
-        // Distributions without a linker cache (musl) have these at least.
+        // Distributions without a linker cache (musl) have at least the following folders.
         for base in ["/lib", "/usr/lib", "/usr/local/lib"] {
             dirs.extend([
                 Path::new(base).join(&triple),
@@ -52,7 +52,7 @@ impl Libraries {
     }
 }
 
-/// Whether the output of `ldconfig -p` lists `name` for this processor.
+/// Whether the output of `ldconfig -p` lists `name` for the processor.
 fn in_cache(cache: &str, name: &str, arch: &str) -> bool {
     let tag = match arch {
         "x86_64" => "x86-64",

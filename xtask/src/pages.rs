@@ -1,4 +1,4 @@
-//! A server of files on this machine alone, for a browser to look at a page.
+//! A server of files on the machine alone, for a browser to look at a page.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -7,8 +7,8 @@ use std::{fs, thread};
 
 use crate::error::Error;
 
-/// Serves the files below `folder` on a port of the loopback interface, for as long as this program runs; port 0 is one that
-/// is free. The answer is the address.
+/// Serves the files below `folder` on a port of the loopback interface, for as long as the program runs; port 0 is any free
+/// port. The answer is the address.
 pub fn serve(folder: PathBuf, port: u16) -> Result<SocketAddr, Error> {
     let refused = |source| Error::Io {
         action: "listen on the loopback interface for",
@@ -58,7 +58,7 @@ fn wanted(request: &str) -> Option<PathBuf> {
     path.components().all(is_below).then_some(path)
 }
 
-/// What a browser needs to know of a file.
+/// The content type of a file, for the browser.
 fn kind(file: &Path) -> &'static str {
     match file.extension().and_then(|ending| ending.to_str()) {
         Some("html") => "text/html; charset=utf-8",

@@ -14,7 +14,7 @@ pub fn say(message: impl AsRef<str>) {
     eprintln!("xtask: {}", message.as_ref());
 }
 
-/// Runs one step under a header line and says how long it took, also if it failed.
+/// Runs a step under a header line and reports the time, also of a failed step.
 pub fn step<T>(title: &str, work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
     eprintln!("\n== {title}");
     let start = Instant::now();
@@ -27,7 +27,7 @@ pub fn step<T>(title: &str, work: impl FnOnce() -> Result<T, Error>) -> Result<T
     result
 }
 
-/// The command as one would type it: without the directory its program was found in.
+/// The command as typed by people: without the directory of the program.
 pub fn display(command: &Command) -> String {
     let program = command.get_program();
     let program = Path::new(program).file_name().unwrap_or(program);
@@ -38,7 +38,7 @@ pub fn display(command: &Command) -> String {
         .join(" ")
 }
 
-/// Runs a command to its end with this program's stdin, stdout and stderr.
+/// Runs a command to the end with xtask's stdin, stdout and stderr.
 pub fn run(command: &mut Command) -> Result<(), Error> {
     let status = command
         .status()
@@ -58,12 +58,12 @@ pub fn run_aside(command: &mut Command) -> Result<(), Error> {
     run(command.stdout(io::stderr()))
 }
 
-/// The command's stdout, its stderr thrown away.
+/// The command's stdout, with stderr thrown away.
 pub fn output(command: &mut Command) -> Result<String, Error> {
     captured(command.stderr(Stdio::null()))
 }
 
-/// The command's stdout; its stderr goes where this program's goes.
+/// The command's stdout; stderr goes to xtask's stderr.
 pub fn output_with_messages(command: &mut Command) -> Result<String, Error> {
     captured(command.stderr(Stdio::inherit()))
 }

@@ -1,4 +1,4 @@
-//! Gets software adapters onto this machine, installing only what is missing.
+//! Gets software adapters onto the machine, installing only the missing parts.
 
 use std::path::PathBuf;
 
@@ -15,10 +15,10 @@ use crate::workspace::Workspace;
 const LOADER_PACKAGE: &str = "libvulkan1";
 const LAVAPIPE_PACKAGE: &str = "mesa-vulkan-drivers";
 
-/// A part of the name of the adapter that is compiled in.
+/// A part of the name of the adapter compiled in.
 pub const EMBEDDED: &str = "embedded";
 
-/// Whether the adapter that is compiled in exists for this system and processor.
+/// Whether the adapter compiled in exists for the system and the processor.
 pub const fn embedded_exists() -> bool {
     cfg!(any(
         all(unix, any(target_arch = "x86_64", target_arch = "aarch64")),
@@ -26,7 +26,7 @@ pub const fn embedded_exists() -> bool {
     ))
 }
 
-/// The switches every command that provides adapters has.
+/// The switches of every command that provides adapters.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Switches {
     /// Fail where SwiftShader cannot be had (by default it is used where the distribution or a browser has it)
@@ -40,12 +40,12 @@ pub struct Switches {
     pub no_lavapipe: bool,
 }
 
-/// The adapters of this machine.
+/// The adapters of the machine.
 #[derive(Debug, Default)]
 pub struct Provided {
     /// The software drivers and their manifests.
     pub software: Vec<(Software, PathBuf)>,
-    /// Software drivers that were wanted if possible, and why they are not here.
+    /// Software drivers wanted if possible, and the reasons for their absence.
     pub absent: Vec<(Software, String)>,
     /// The GPUs' drivers.
     pub gpus: Vec<Icd>,
@@ -57,7 +57,7 @@ impl Provided {
         AdapterEnv::selecting(workspace, &self.software_manifests())
     }
 
-    /// The environment for tests: all adapters, of which those that run on the processor must turn up.
+    /// The environment for tests: all adapters; the adapters on the processor must turn up.
     pub fn test_env(&self, workspace: &Workspace) -> Result<AdapterEnv, Error> {
         let env = AdapterEnv::selecting(workspace, &self.all_manifests())?;
         let required = self.required_adapters().join(";");
@@ -76,7 +76,7 @@ impl Provided {
         self.software_manifests().into_iter().chain(gpus).collect()
     }
 
-    /// Parts of the names of the adapters that run on the processor, without which the suite must fail.
+    /// Parts of the names of the adapters on the processor; without any of the adapters the suite must fail.
     pub fn required_adapters(&self) -> Vec<&'static str> {
         let software = self.software.iter();
         let software = software.map(|(software, _)| software.adapter_name());
@@ -84,7 +84,7 @@ impl Provided {
         software.chain(embedded).collect()
     }
 
-    /// Tells what is there and what is not.
+    /// Tells which drivers are there and which are not.
     pub fn report(&self) {
         for (software, manifest) in &self.software {
             say(format!(
@@ -154,7 +154,7 @@ pub fn provide(workspace: &Workspace, switches: &Switches) -> Result<Provided, E
     Ok(provided)
 }
 
-/// The drivers of this machine, once the loader and lavapipe are among them.
+/// The drivers of the machine, once the loader and lavapipe are there.
 fn ready(apt: Option<&Apt>, switches: &Switches) -> Result<Vec<Icd>, Error> {
     let libraries = Libraries::read();
     let icds = icd::scan(&libraries);

@@ -1,8 +1,8 @@
-//! Rows of the benches: the lines that a bench ends with, and the table of BENCHMARKS.md that keeps them.
+//! Rows of the benches: the last lines of a bench, and the table of BENCHMARKS.md with the rows.
 //!
 //! A line is `<kind> <row>[/<adapter>] = <median> (<least>..<most>)[ goal <= <limit>]`, where the kind is `ratio`, `time`,
-//! `rate` or `count`. A row of the table is replaced by a new line of the same bench, row and adapter, and stays as it is
-//! otherwise: figures of adapters that this machine does not have are not lost.
+//! `rate` or `count`. A row of the table is replaced by a new line of the same bench, row and adapter, and stays unchanged
+//! otherwise: figures of adapters missing on the machine are not lost.
 
 /// Stands before the table in BENCHMARKS.md.
 pub const BEGIN: &str = "<!-- rows: begin -->";
@@ -13,11 +13,11 @@ const HEAD: &str = "| bench | row | adapter | median | least..most | goal | meas
                     | --- | --- | --- | --- | --- | --- | --- |\n";
 const KINDS: [&str; 4] = ["ratio", "time", "rate", "count"];
 
-/// One row: what was measured, where, and when. Cells are text: figures of earlier days may be ranges.
+/// A row: the measurement, the place and the day. Cells are text: figures of earlier days may be ranges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     pub bench: String,
-    /// The kind is left out where it is `ratio`.
+    /// The kind is left out where the kind is `ratio`.
     pub name: String,
     pub adapter: String,
     pub median: String,
@@ -27,7 +27,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// The row that a line of a bench's output stands for; `None` for any other line.
+    /// The row in a line of a bench's output; `None` for any other line.
     pub fn parse(bench: &str, measured: &str, line: &str) -> Option<Self> {
         let (label, figures) = line.trim().split_once(" = ")?;
         let (kind, row) = label.split_once(' ')?;
@@ -98,7 +98,7 @@ impl Row {
     }
 }
 
-/// The page with `new` in its table; `None` where it lacks the markers.
+/// The page with `new` in the table; `None` where the page lacks the markers.
 pub fn merge(page: &str, new: &[Row]) -> Option<String> {
     let (before, rest) = page.split_once(BEGIN)?;
     let (table, after) = rest.split_once(END)?;
@@ -143,7 +143,7 @@ mod tests {
             (rate.name.as_str(), rate.goal.as_str()),
             ("rate calls_1_M", "")
         );
-        // Rows of the host alone name no adapter; pairs of adapters are what stands behind the first slash.
+        // Rows of the host alone name no adapter; pairs of adapters stand behind the first slash.
         assert_eq!(
             row("time plan_us = 0.40 (0.30..0.50) goal <= 2.00").adapter,
             "host"

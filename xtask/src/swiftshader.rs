@@ -1,4 +1,4 @@
-//! SwiftShader, which no distribution packages by itself: every Chromium browser carries it.
+//! SwiftShader. No distribution packages SwiftShader alone: every Chromium browser carries the driver.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use crate::workspace::Workspace;
 
 const LIBRARY: &str = "libvk_swiftshader.so";
 const MANIFEST: &str = "vk_swiftshader_icd.json";
-/// The packages that may hold it, the likelier and smaller first: Debian moved it out of `chromium`.
+/// The packages that may hold SwiftShader, the likelier and smaller first: Debian moved SwiftShader out of `chromium`.
 const PACKAGES: [&str; 2] = ["chromium-common", "chromium"];
 
-/// Where installed browsers keep theirs.
+/// Where installed browsers keep SwiftShader.
 const BROWSERS: [&str; 4] = [
     "/usr/lib/chromium",
     "/usr/lib64/chromium-browser",
@@ -22,15 +22,15 @@ const BROWSERS: [&str; 4] = [
     "/opt/microsoft/msedge",
 ];
 
-/// What became of it.
+/// The outcome of the search for SwiftShader.
 pub enum Outcome {
-    /// The manifest of a SwiftShader on this machine.
+    /// The manifest of a SwiftShader on the machine.
     Here(PathBuf),
-    /// This machine's distribution has none, and why that is.
+    /// The reason why the machine's distribution has none.
     NotHere(String),
 }
 
-/// Finds SwiftShader or takes it out of the distribution's Chromium package, which is not installed.
+/// Finds SwiftShader or takes it out of the distribution's Chromium package, without installing the package.
 pub fn provide(workspace: &Workspace, apt: Option<&Apt>) -> Result<Outcome, Error> {
     let home = workspace.adapters_dir().join("swiftshader");
     let places = std::iter::once(home.clone()).chain(BROWSERS.map(PathBuf::from));
@@ -71,7 +71,7 @@ fn not_here(searched: &[&str]) -> String {
     }
 }
 
-/// Downloads a package and puts its SwiftShader into `home`; `false` if it has none.
+/// Downloads a package and puts the SwiftShader inside into `home`; `false` if there is none.
 fn fetch(apt: &Apt, package: &str, adapters: &Path, home: &Path) -> Result<bool, Error> {
     say(format!(
         "SwiftShader: downloading the package `{package}` (tens of MB, not installed) to take two files out of it"
@@ -92,14 +92,14 @@ fn fetch(apt: &Apt, package: &str, adapters: &Path, home: &Path) -> Result<bool,
     Ok(true)
 }
 
-/// Takes the two files out of a package; `false` if it has no such files.
+/// Takes the two files out of a package; `false` if the package has no such files.
 fn extract(package: &Path, into: &Path) -> Result<bool, Error> {
     let unpacked = deb::unpack(
         package,
         into,
         &[
             "--wildcards".to_owned(),
-            // Side by side, wherever the package keeps them: the manifest names the library relative to itself.
+            // Side by side, wherever the package keeps the files: the manifest names the library relative to the manifest.
             "--transform=s,.*/,,".to_owned(),
             format!("*/{LIBRARY}"),
             format!("*/{MANIFEST}"),
@@ -122,7 +122,7 @@ fn fetch_error(source: Error) -> Error {
     }
 }
 
-/// A directory that goes when this does, and the large package in it.
+/// A directory gone at the drop of the value, and the large package inside.
 struct Scratch(PathBuf);
 
 impl Scratch {

@@ -1,4 +1,4 @@
-//! Where the repository and its build outputs are, and how cargo is called in it.
+//! The places of the repository and the build outputs, and calls of cargo in the repository.
 
 use std::env;
 use std::ffi::OsString;
@@ -15,10 +15,10 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// Finds the repository this was started in.
+    /// Finds the repository in which xtask was started.
     pub fn find() -> Result<Self, Error> {
         let cwd = env::current_dir().map_err(Error::io("read the current directory", "."))?;
-        // Asked at run time: a build directory may have moved with its repository since xtask was compiled.
+        // Asked at run time: a build directory may have moved with the repository since xtask was compiled.
         let start = env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| cwd.clone(), PathBuf::from);
         let root = start
             .ancestors()
@@ -34,12 +34,12 @@ impl Workspace {
         })
     }
 
-    /// Where provisioned adapters are kept: with the build outputs, so that `cargo clean` takes them too.
+    /// Where provisioned adapters are kept: with the build outputs, so that `cargo clean` takes the adapters too.
     pub fn adapters_dir(&self) -> PathBuf {
         self.target.join("adapters")
     }
 
-    /// Where examples run by CI may leave what they write.
+    /// Where examples run by CI may leave their files.
     pub fn scratch_dir(&self) -> PathBuf {
         self.target.join("xtask-scratch")
     }
@@ -49,22 +49,22 @@ impl Workspace {
         self.target.join("book")
     }
 
-    /// Where fuzz targets are built, which are a workspace of their own.
+    /// Where fuzz targets, a workspace of their own, are built.
     pub fn fuzz_dir(&self) -> PathBuf {
         self.target.join("fuzz")
     }
 
-    /// Where tools are built that are written in Rust.
+    /// Where tools written in Rust are built.
     pub fn tools_dir(&self) -> PathBuf {
         self.target.join("tools")
     }
 
-    /// Where a toolchain is kept that builds the standard library.
+    /// Where a toolchain able to build the standard library is kept.
     pub fn toolchain_dir(&self) -> PathBuf {
         self.target.join("toolchain")
     }
 
-    /// Where that toolchain builds, which is often of another version.
+    /// Where the kept toolchain, often of another version, builds.
     pub fn toolchain_target(&self, name: &str) -> PathBuf {
         self.target.join(name)
     }
@@ -77,15 +77,15 @@ impl Workspace {
     /// A call of a certain cargo in the root of the repository.
     pub fn cargo_at(&self, program: OsString) -> Command {
         let mut command = self.command_at(program);
-        // A relative one would mean another directory from the root than it did to whoever set it.
+        // A relative path would mean another directory from the root than from the caller's directory.
         if self.target_from_env {
             command.env("CARGO_TARGET_DIR", &self.target);
         }
         command
     }
 
-    /// A call of cargo for a package that is a workspace of its own: with what its lock file pins, and built beside
-    /// everything else.
+    /// A call of cargo for a package in a workspace of its own: with the versions pinned in the package's lock file, and built
+    /// beside everything else.
     pub fn cargo_beside(&self, manifest: PathBuf, args: &[&str]) -> Command {
         let mut command = self.cargo();
         command.args(args).args(["--locked", "--manifest-path"]);
@@ -93,7 +93,7 @@ impl Workspace {
         command
     }
 
-    /// Whether the sources of such a package are formatted.
+    /// Whether the sources of a package in a workspace of its own are formatted.
     pub fn format_beside(&self, manifest: PathBuf) -> Command {
         let mut command = self.cargo();
         command.args(["fmt", "--check", "--manifest-path"]);
@@ -105,7 +105,7 @@ impl Workspace {
     pub fn command_at(&self, program: OsString) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.root);
-        // `cargo run` describes the xtask package to us in these; builds further down would take them for changes.
+        // `cargo run` describes the xtask package in such variables; builds further down would take the variables for changes.
         for (key, _) in env::vars_os() {
             if key.to_str().is_some_and(describes_a_package) {
                 command.env_remove(key);
@@ -119,7 +119,7 @@ impl Workspace {
         &self.root
     }
 
-    /// The folders of the packages that have benches, and the names of the packages.
+    /// The folders of the packages with benches, and the names of the packages.
     pub fn packages_with_benches(&self) -> [(PathBuf, &'static str); 3] {
         [
             (self.root.clone(), "tombolo"),
@@ -128,7 +128,7 @@ impl Workspace {
         ]
     }
 
-    /// The page that keeps what the benches have measured.
+    /// The page with the figures measured by the benches.
     pub fn benchmarks(&self) -> PathBuf {
         self.root.join("BENCHMARKS.md")
     }
@@ -138,7 +138,7 @@ impl Workspace {
         self.root.join("fuzz/Cargo.toml")
     }
 
-    /// The manifest of the published program that is ported.
+    /// The manifest of the ported published program.
     pub fn port_manifest(&self) -> PathBuf {
         self.root.join("ports/vello/Cargo.toml")
     }
@@ -148,7 +148,7 @@ impl Workspace {
         self.root.join("mpi/Cargo.toml")
     }
 
-    /// The manifest of the package that holds this crate against its peers.
+    /// The manifest of the package that holds the crate against the crate's peers.
     pub fn peers_manifest(&self) -> PathBuf {
         self.root.join("benches/peers/Cargo.toml")
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask adapters`: the software adapters, and the environment that selects them.
+//! `cargo xtask adapters`: the software adapters, and the environment that selects the adapters.
 
 use serde_json::{Map, Value, json};
 

@@ -46,7 +46,7 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
     report(workspace, &rows, args.write)
 }
 
-/// The rows of a bench's output, which is printed; fails where there is none.
+/// Prints a bench's output and returns the rows; fails without any row.
 pub fn printed(bench: &str, today: &str, output: &str) -> Result<Vec<Row>, Error> {
     let found = rows_of(bench, today, output);
     if found.is_empty() {
@@ -58,7 +58,7 @@ pub fn printed(bench: &str, today: &str, output: &str) -> Result<Vec<Row>, Error
     Ok(found)
 }
 
-/// Says which rows miss their goals, and puts all of them into the table where `writes`.
+/// Names the rows that miss their goals, and puts all rows into the table where `writes`.
 pub fn report(workspace: &Workspace, rows: &[Row], writes: bool) -> Result<(), Error> {
     for row in rows.iter().filter(|row| row.reaches_goal() == Some(false)) {
         say(format!(
@@ -83,14 +83,14 @@ fn write(path: &Path, rows: &[Row]) -> Result<(), Error> {
     fs::write(path, page).map_err(Error::io("write", path))
 }
 
-/// A bench: the name of its rows in the table, and where it is.
+/// A bench: the name of the bench's rows in the table, and the package of the bench.
 #[derive(Clone)]
 struct Bench {
     name: String,
     package: &'static str,
 }
 
-/// The benches with these names, or all of them.
+/// The benches with the given names, or all benches.
 fn chosen(known: Vec<Bench>, names: &[String]) -> Result<Vec<Bench>, Error> {
     if names.is_empty() {
         return Ok(known);
@@ -137,7 +137,7 @@ pub fn date(now: SystemTime) -> String {
     let seconds = now
         .duration_since(UNIX_EPOCH)
         .map_or(0, |since| since.as_secs());
-    // Years begin in March, so that the day that is not in every year is the last one.
+    // Years begin in March, so that the leap day is the last day of a year.
     let days = seconds / 86_400 + 719_468;
     let (era, day_of_era) = (days / 146_097, days % 146_097);
     let year_of_era =
@@ -186,7 +186,7 @@ mod tests {
     fn the_page_has_a_table() {
         let workspace = Workspace::find().unwrap();
         let page = fs::read_to_string(workspace.benchmarks()).unwrap();
-        // Writing nothing changes nothing: the table of today is in the form in which it is written.
+        // Writing nothing changes nothing: the table of today already has the form of a written table.
         assert_eq!(rows::merge(&page, &[]).as_deref(), Some(page.as_str()));
     }
 

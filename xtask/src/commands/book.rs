@@ -1,8 +1,8 @@
 //! `cargo xtask book`: the guide as a book, by mdBook.
 //!
-//! The chapters are those of `docs/SUMMARY.md`. Some lie outside of `docs`, and mdBook wants all of them below one folder. So the
-//! command copies the chapters below `target/book/src`, each in the folder that it has in the repository, where links between them
-//! lead where they do here, and writes a summary with these paths beside them.
+//! `docs/SUMMARY.md` lists the chapters. Some chapters lie outside of `docs`, and mdBook wants all chapters below a single
+//! folder. So the command copies the chapters below `target/book/src`, each into the same folder as in the repository, so that
+//! links between chapters lead to the same places as here, and writes a summary with the new paths beside the chapters.
 
 use std::fs;
 use std::path::Path;
@@ -11,16 +11,16 @@ use crate::error::Error;
 use crate::process::{self, say};
 use crate::workspace::Workspace;
 
-/// The list of chapters, whose paths lead from its own folder.
+/// The list of chapters, with paths from the list's own folder.
 const SUMMARY: &str = "docs/SUMMARY.md";
 
 /// Pictures of the chapters.
 const IMAGES: &str = "docs/images";
 
-/// One chapter.
+/// A chapter.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Chapter {
-    /// Its place, from the root of the repository.
+    /// The place of the chapter, from the root of the repository.
     pub path: String,
 }
 
@@ -37,7 +37,7 @@ pub fn run(workspace: &Workspace) -> Result<(), Error> {
     Ok(())
 }
 
-/// The chapters, in their order.
+/// The chapters, in order.
 pub fn chapters(workspace: &Workspace) -> Result<Vec<Chapter>, Error> {
     let summary = read(&workspace.root().join(SUMMARY))?;
     let chapter = |path| Chapter {
@@ -89,7 +89,7 @@ fn summary(text: &str) -> String {
     out
 }
 
-/// A path from `folder`, as one without `..`.
+/// A path from `folder`, as a path without `..`.
 pub fn joined(folder: &str, path: &str) -> String {
     let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
     for part in path.split('/') {

@@ -1,10 +1,10 @@
-//! `cargo xtask ci`: everything a change must pass on the machine at hand. `.ci/run` is this command.
+//! `cargo xtask ci`: everything a change must pass on the machine at hand. `.ci/run` is the same command.
 //!
-//! What would multiply its time is left to jobs of their own, beside it: `cargo xtask features`, for each set of which the
-//! dependencies are compiled anew; `cargo xtask cross` and `cargo xtask languages`, which compile them for five systems, and
-//! with the writers of every language; `cargo xtask port`, whose program has dependencies of its own; `cargo xtask deny`, which
-//! builds cargo-deny; `cargo package`, which builds all dependencies once more; the program that a panic ends, for which
-//! everything is compiled to abort; and the long and the instrumented runs of `cargo xtask stress`.
+//! Work that would multiply the command's time is left to separate jobs: `cargo xtask features`, compiling the dependencies
+//! anew for each set of features; `cargo xtask cross` and `cargo xtask languages`, compiling the dependencies for five systems,
+//! and with the writers of every language; `cargo xtask port`, whose program has dependencies of its own; `cargo xtask deny`,
+//! building cargo-deny; `cargo package`, building all dependencies once more; the program ended by a panic, with everything
+//! compiled to abort; and the long and the instrumented runs of `cargo xtask stress`.
 
 use std::fs;
 use std::process::Command;
@@ -24,13 +24,13 @@ pub struct Args {
     switches: Switches,
 }
 
-/// An example that checks itself and says by its exit status whether the check held.
+/// An example that checks itself and says by the exit status whether the check held.
 struct Example {
     name: &'static str,
     args: &'static [&'static str],
 }
 
-/// Run once on each adapter that runs on the processor, in a directory of their own that they may write to.
+/// Run once on each adapter on the processor, in a writable directory of their own.
 const EXAMPLES: &[Example] = &[
     Example {
         name: "first-kernel",
@@ -169,7 +169,7 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
         step(&run.title(), || run.execute(workspace, provided))?;
     }
     step("the region's traces", || {
-        // Without `--bench` it measures nothing, and fails where a gap was overlooked.
+        // Without `--bench` the program measures nothing, and fails where a gap was overlooked.
         process::run(
             workspace
                 .cargo()
@@ -180,13 +180,13 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
     Ok(())
 }
 
-/// One example on one adapter; `None` is the adapter wgpu takes by itself.
+/// An example on an adapter; `None` is the adapter that wgpu takes by itself.
 struct Run {
     example: &'static Example,
     adapter: Option<&'static str>,
 }
 
-/// Every example on every adapter that runs on the processor, or once where the system has its own.
+/// Every example on every adapter on the processor, or once where the system has adapters of its own.
 fn runs(provided: Option<&Provided>) -> Vec<Run> {
     let software = provided
         .map(|provided| provided.software.as_slice())

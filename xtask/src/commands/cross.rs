@@ -1,14 +1,16 @@
-//! `cargo xtask cross`: whether everything compiles, without a warning, for systems that this machine is not.
+//! `cargo xtask cross`: whether everything compiles, without a warning, for other systems than the machine's own.
 //!
-//! By default each target is looked at once, with all features: library, examples and tests, as far as the target has
-//! them, and the adapter on the CPU with its tests where the target has that. That is what CI runs. `--full` adds the library with each feature alone and with none, which multiplies the
-//! time and finds what the other systems' own developers would.
+//! By default each target is looked at once, with all features: library, examples and tests, as far as the target has any, and
+//! on targets with the adapter on the CPU the adapter with its tests. CI runs the default. `--full` adds the library with each
+//! feature alone and with none: the full matrix multiplies the time and finds the faults that the other systems' own developers
+//! would find.
 //!
-//! `--run` runs tests, those for Windows under Wine and those for ARM under QEMU: of the adapter on the CPU, which makes code
-//! for the processor that QEMU is and by the conventions that Wine has; those that need no device; and the suite of
-//! devices on that adapter. `--run-only` leaves out everything else, and what stands behind `--` chooses tests by their names.
+//! `--run` runs tests, for Windows under Wine and for ARM under QEMU: the tests of the adapter on the CPU, with code for the
+//! processor of QEMU and by the conventions of Wine; the tests without a device; and the suite of devices on the adapter on the
+//! CPU. `--run-only` leaves out everything else, and the words behind `--` choose tests by their names.
 //!
-//! Quickest is a toolchain with the standard library of the targets (`rustup target add`); others build it first.
+//! Quickest is a toolchain with the standard library of the targets (`rustup target add`); other toolchains build the library
+//! first.
 
 use std::process::Command;
 
@@ -43,32 +45,32 @@ const TARGET_DIR: &str = "cross";
 /// A system to build for.
 struct Target {
     triple: &'static str,
-    /// The parts of the standard library that are built.
+    /// The parts of the standard library to build.
     std: &'static str,
-    /// What cargo is asked for: which of library, examples, tests and benches.
+    /// Cargo's selection among library, examples, tests and benches.
     what: &'static [&'static str],
-    /// Every feature that means something there.
+    /// Every feature with a meaning on the target.
     features: &'static str,
-    /// What rustc needs to know about the target.
+    /// The parts of the toolchain that rustc needs for the target.
     parts: &'static [Part],
-    /// How its programs are run here.
+    /// How the target's programs are run here.
     runner: Option<Runner>,
 }
 
-/// The tests that are run, of the packages that have them: of the adapter on the CPU, those without a device, and the suite of
-/// devices. In one call: a call without any test of the standard harness builds the standard library without its own part
-/// of that harness, and then everything again upon that.
+/// The tests to run, in the packages with such tests: of the adapter on the CPU, without a device, and the suite of devices. In
+/// one call: a call without any test of the standard harness builds the standard library without the library's own part of the
+/// harness, and then everything again upon such a library.
 const TESTS: &[&str] = &[
     "--lib", "--test", "compute", "--test", "texel", "--test", "gpu",
 ];
 
-/// The packages of these tests.
+/// The packages of [`TESTS`].
 const PACKAGES: &[&str] = &["--package", "tombolo-cpu", "--package", "tombolo"];
 
-/// The packages that compile some thousand kernels in these tests, which without optimization is most of the time.
+/// The packages that compile some thousand kernels in the tests; without optimization the compiling takes most of the time.
 const COMPILERS: &[&str] = &["tombolo-cpu", "cranelift-codegen", "regalloc2", "naga"];
 
-/// What else the tests spend their time in: optimized where each instruction is imitated by several.
+/// Other packages where the tests spend their time: optimized where each instruction is imitated by several.
 const IMITATED: &[&str] = &[
     "tombolo",
     "cranelift-frontend",
@@ -77,8 +79,8 @@ const IMITATED: &[&str] = &[
     "wgpu-hal",
 ];
 
-/// Tests that hold up a driver's own commands, or import memory into several drivers: no driver of this machine's is one of
-/// the other system's.
+/// Tests that hold up a driver's own commands, or import memory into several drivers: no driver of the machine is a driver of
+/// the other system.
 const NEED_DRIVERS: &[&str] = &[
     "buffers::tests_loss",
     "heap::tests_drop",
@@ -86,7 +88,8 @@ const NEED_DRIVERS: &[&str] = &[
     "a_copy_that_is_submitted_while_its_device_is_lost_has_ended_when_its_memory_is_the_programs_again",
 ];
 
-/// Tests that start their own program, or another of the system's: QEMU runs one program, and not what this one starts.
+/// Tests that start their own program, or another of the system's: QEMU runs a single program, and no program started from
+/// there.
 const STARTS_PROGRAMS: &[&str] = &[
     "files_are_full_at_the_limit_of_the_process",
     "threads_that_the_system_refuses_are_an_error",
@@ -101,12 +104,12 @@ const STARTS_PROGRAMS: &[&str] = &[
     "ports_are_not_lost_to_many_threads",
 ];
 
-/// Modules of tests with functions that take less than a microsecond, by which a kernel's thread knows them as quick: where
-/// a processor is imitated, reading the clock takes as long.
+/// Modules of tests with functions of less than a microsecond, a time by which a kernel's thread knows quick functions: where a
+/// processor is imitated, reading the clock takes as long.
 const IS_QUICK: &[&str] = &["rpc_kernel_threads"];
 
-/// Modules of models in loom, which ends the threads of a model by panics on stacks of its own: on Windows with MinGW's
-/// unwinder such a panic finds no end, and ends the process. The models know of no system.
+/// Modules of models in loom. Loom ends the threads of a model by panics on stacks of its own: on Windows with MinGW's unwinder
+/// such a panic finds no end, and ends the process. The models know of no system.
 const UNWINDS_OTHER_STACKS: &[&str] = &["tests_loom"];
 
 const UNWINDING: &str = "std,panic_abort,panic_unwind";
@@ -154,7 +157,7 @@ const TARGETS: &[Target] = &[
     },
 ];
 
-/// What runs another system's programs.
+/// A runner of another system's programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Runner {
     /// Windows' on Linux.
@@ -164,7 +167,7 @@ enum Runner {
 }
 
 impl Runner {
-    /// What linking and running takes.
+    /// The parts for linking and running.
     fn parts(self) -> &'static [Part] {
         match self {
             Self::Wine => &[Part::WindowsImports, Part::WindowsLinker, Part::Wine],
@@ -182,7 +185,7 @@ impl Runner {
         NEED_DRIVERS.iter().chain(others).copied()
     }
 
-    /// Packages that are optimized besides [`COMPILERS`].
+    /// Packages optimized besides [`COMPILERS`].
     fn optimized(self) -> &'static [&'static str] {
         match self {
             Self::Wine => &[],
@@ -190,7 +193,7 @@ impl Runner {
         }
     }
 
-    /// Makes what the program that runs others lacks.
+    /// Makes stand-ins for the libraries that the runner lacks.
     fn prepare(self, toolchain: &Toolchain) -> Result<(), Error> {
         match self {
             Self::Wine => wine::build_stand_ins(toolchain),
@@ -198,7 +201,7 @@ impl Runner {
         }
     }
 
-    /// Tells cargo how to link for the target and how to run what comes out.
+    /// Tells cargo how to link for the target and how to run the resulting programs.
     fn configure(self, command: &mut Command, triple: &str, toolchain: &Toolchain) {
         let variable = |name: &str| {
             format!(
@@ -209,7 +212,7 @@ impl Runner {
         let root = toolchain.root();
         match self {
             Self::Wine => {
-                // Not by a link among the programs: Wine looks for its server and libraries from where it is called.
+                // Not by a link among the programs: Wine looks for its server and libraries from the place of the call.
                 let unpacked = root.join("usr/lib/wine/wine64");
                 let program = match unpacked.is_file() {
                     true => unpacked,
@@ -219,9 +222,9 @@ impl Runner {
                     .env(variable("LINKER"), "x86_64-w64-mingw32-gcc")
                     .env(variable("RUNNER"), program)
                     .env("WINEPATH", wine::path(&wine::stand_ins(toolchain)))
-                    // Nothing of the user's own Wine is touched, and nobody is asked whether to install Gecko. Without
-                    // Wine's own Direct3D and Vulkan, which lead to drivers that are not there, after more than a second
-                    // for each instance of wgpu.
+                    // Nothing of the user's own Wine is touched, and nobody is asked whether to install Gecko. Wine's own
+                    // Direct3D and Vulkan are left out: both lead to missing drivers, after more than a second for each
+                    // instance of wgpu.
                     .env("WINEPREFIX", root.with_file_name("wine-prefix"))
                     .env("WINEDLLOVERRIDES", "mscoree,mshtml,d3d12,vulkan-1=")
                     .env("WINEDEBUG", "-all");
@@ -254,12 +257,12 @@ struct Look<'a> {
 }
 
 impl Target {
-    /// Whether a feature is among those that mean something there.
+    /// Whether a feature has a meaning on the target.
     fn has(&self, feature: &str) -> bool {
         self.features.split(',').any(|name| name == feature)
     }
 
-    /// What is looked at: everything with all features, and for the full matrix the library with each and with none.
+    /// The crates to look at: everything with all features, and for the full matrix the library with each and with none.
     fn looks(&self, full: bool) -> Vec<Look<'_>> {
         let mut looks = vec![Look {
             title: self.triple.to_owned(),
@@ -293,14 +296,14 @@ impl Target {
         looks
     }
 
-    /// clippy checks what it lints, and so is all that is run.
+    /// clippy checks the linted code, too, so clippy alone is run.
     fn clippy(&self, workspace: &Workspace, toolchain: &Toolchain, look: &Look<'_>) -> Command {
         let mut clippy = cheap(toolchain.cargo(workspace, TARGET_DIR));
         clippy.args(["clippy", "--quiet", "--locked", "--package", look.package]);
         clippy.args(look.what);
         toolchain.build_for(&mut clippy, self.triple, self.std);
         clippy.args(["--no-default-features", "--features", look.features]);
-        // Half of what is compiled is compiled to be run once, by cargo: build scripts and macros.
+        // Half of the compiled code is compiled for cargo to run once: build scripts and macros.
         clippy.args(["--config", "profile.dev.package.\"*\".opt-level=0"]);
         clippy.args(["--", "-D", "warnings"]);
         // Takes the standard library's own `thread_local!` for the user's on systems without native thread locals.
@@ -308,7 +311,7 @@ impl Target {
         clippy
     }
 
-    /// The tests, with the features that the library has by itself. One that fails keeps no other from being run.
+    /// The tests, with the library's own choice of features. A failing test keeps no other from being run.
     fn tests(
         &self,
         workspace: &Workspace,
@@ -327,7 +330,7 @@ impl Target {
             let optimized = format!("profile.dev.package.{package}.opt-level=1");
             test.args(["--config", &optimized]);
         }
-        // No driver of this machine's is one of the other system's.
+        // No driver of the machine is a driver of the other system.
         test.env("WGPU_BACKEND", "noop");
         test.arg("--").args(filter);
         for name in runner.left_out() {
@@ -337,7 +340,7 @@ impl Target {
     }
 }
 
-/// Without what makes builds slow and large, and what nobody here uses.
+/// Without debug information and incremental compilation: both make builds slow and large, and nobody here uses either.
 fn cheap(mut command: Command) -> Command {
     command
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
@@ -385,7 +388,7 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
     Ok(())
 }
 
-/// The targets of these names, all if there are none.
+/// The targets of the given names, all targets without names.
 fn chosen(names: &[String]) -> Result<Vec<&'static Target>, Error> {
     if names.is_empty() {
         return Ok(TARGETS.iter().collect());
@@ -445,7 +448,7 @@ mod tests {
         }
     }
 
-    /// What is skipped under a name that no test has would be run.
+    /// A test left out under a wrong name would be run.
     #[test]
     fn tests_that_are_left_out_exist() {
         fn texts(dir: &std::path::Path, all: &mut String) {

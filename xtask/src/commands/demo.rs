@@ -1,6 +1,6 @@
-//! `cargo xtask demo`: the tour, on the best that this machine has: a GPU, a software driver that is installed, or the
-//! adapter that is compiled in. Nothing is installed where that adapter exists, so that the demo needs neither root nor a
-//! package server; `cargo xtask adapters` is the command that installs drivers.
+//! `cargo xtask demo`: the tour, on the best adapter of the machine: a GPU, an installed software driver, or the adapter
+//! compiled in. Nothing is installed where the adapter compiled in exists, so that the demo needs neither root nor a package
+//! server; the command `cargo xtask adapters` installs drivers.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -25,18 +25,18 @@ pub struct Args {
     tour: Vec<OsString>,
 }
 
-/// Which driver the tour will run on.
+/// The driver for the tour.
 #[derive(Debug, PartialEq, Eq)]
 enum Choice {
-    /// The one named in the environment.
+    /// The driver named in the environment.
     Users(PathBuf),
-    /// A GPU's, with this manifest.
+    /// A GPU's driver, with the driver's manifest.
     Gpu(PathBuf),
-    /// A software driver that is installed, with this manifest.
+    /// An installed software driver, with the driver's manifest.
     Software(PathBuf),
-    /// None that serves: the adapter compiled in.
+    /// No driver: the adapter compiled in serves.
     Embedded,
-    /// None, on a processor that the adapter compiled in has no code for; one must be installed.
+    /// No driver, on a processor without code of the adapter compiled in; a driver must be installed.
     Install,
 }
 
@@ -70,7 +70,7 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
             Choice::Gpu(manifest) => {
                 say(format!("found a GPU; its driver is {}", manifest.display()));
                 on_gpu = true;
-                // These name no driver that exists, or it would have been the user's choice.
+                // The variables name no existing driver, or the driver would have been the user's choice.
                 tour.env_remove("VK_DRIVER_FILES")
                     .env_remove("VK_ICD_FILENAMES");
             }

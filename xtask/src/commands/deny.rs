@@ -1,8 +1,8 @@
-//! `cargo xtask deny`: what the crate depends on, by the rules of `deny.toml`.
+//! `cargo xtask deny`: the crate's dependencies, by the rules of `deny.toml`.
 //!
-//! cargo-deny is used where it is installed; elsewhere it is built below `target/`, once. Licences, bans, duplicates and
-//! sources need no network. Advisories need RustSec's database, which is fetched; where it cannot be, the other checks
-//! count, and the command says so, unless `--advisories` demands it, as CI does.
+//! cargo-deny is used where installed; elsewhere cargo-deny is built below `target/`, once. Licences, bans, duplicates and
+//! sources need no network. Advisories need RustSec's database, and the command fetches the database; where the fetch fails,
+//! the other checks count, and the command says so, unless `--advisories` demands the database, as CI does.
 
 use std::env;
 use std::ffi::OsString;
@@ -12,10 +12,10 @@ use crate::error::Error;
 use crate::process::{self, say};
 use crate::workspace::Workspace;
 
-/// The version that `deny.toml` is written for.
+/// The version for which `deny.toml` is written.
 const VERSION: &str = "0.20.2";
 
-/// What needs no network.
+/// The checks without a network.
 const CHECKS: [&str; 3] = ["bans", "licenses", "sources"];
 
 /// Arguments of the command.
@@ -36,7 +36,7 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
     };
     process::run(deny().arg("check").args(CHECKS))?;
     if !args.advisories {
-        // Fetched by itself, so that a database that cannot be had is told from an advisory that holds.
+        // Fetched by itself, so that an unobtainable database is told from an advisory that holds.
         if let Err(error) = process::run(deny().args(["fetch", "db"])) {
             say(format!(
                 "advisories are NOT checked: their database cannot be fetched ({error}); `cargo xtask deny \

@@ -1,5 +1,6 @@
-//! `cargo xtask features`: the library with each of its features alone, and the fuzz targets and the ported program with what
-//! their own lock files pin. Other features of wgpu have the dependencies compiled anew, which is why it is no part of `cargo xtask ci`.
+//! `cargo xtask features`: the library with each of its features alone, and the fuzz targets and the ported program with the
+//! versions pinned in their own lock files. Other features of wgpu have the dependencies compiled anew, so the command is no
+//! part of `cargo xtask ci`.
 
 use std::process::Command;
 
@@ -7,10 +8,10 @@ use crate::error::Error;
 use crate::process::{self, step};
 use crate::workspace::Workspace;
 
-/// Features that the library is built with one at a time; what else it has is for other systems.
+/// Features to build the library with, one at a time; the library's other features are for other systems.
 const FEATURES: &[&str] = &["", "vulkan", "gles", "embedded", "tracing", "trace"];
 
-/// Looks the library over as a program builds it that wants only these features.
+/// Looks the library over as built for a program with only the given features.
 fn with_features(workspace: &Workspace, features: &str) -> Command {
     let mut clippy = workspace.cargo();
     clippy.args(["clippy", "--package", "tombolo", "--no-default-features"]);
@@ -18,8 +19,9 @@ fn with_features(workspace: &Workspace, features: &str) -> Command {
     clippy
 }
 
-/// Looks the fuzz targets over, with what their own lock file pins. They run with a nightly compiler alone, and are
-/// checked with this one: nothing is linked, so that the fuzzer itself, for which a C++ compiler is needed, is not built.
+/// Looks the fuzz targets over, with the versions pinned in their own lock file. The targets run with a nightly compiler alone,
+/// and are checked with the compiler at hand: nothing is linked, so that the fuzzer itself, in need of a C++ compiler, is not
+/// built.
 fn fuzz_targets(workspace: &Workspace) -> Command {
     let mut check = workspace.cargo();
     check.args(["check", "--quiet", "--locked", "--bins", "--manifest-path"]);
@@ -30,7 +32,7 @@ fn fuzz_targets(workspace: &Workspace) -> Command {
     check
 }
 
-/// Looks the ported program over, with what its own lock file pins.
+/// Looks the ported program over, with the versions pinned in the program's own lock file.
 fn port(workspace: &Workspace) -> Command {
     let mut clippy = workspace.cargo_beside(workspace.port_manifest(), &["clippy"]);
     clippy.args(["--", "-D", "warnings"]);

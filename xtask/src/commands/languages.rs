@@ -1,11 +1,11 @@
-//! `cargo xtask languages`: every kernel in the languages of all backends, judged by tools of these languages.
+//! `cargo xtask languages`: every kernel in the languages of all backends, judged by tools of the languages.
 //!
-//! The suite of devices runs in a build that writes each module that goes to wgpu as SPIR-V, MSL, HLSL, GLSL and WGSL, too
-//! (`src/kernel/languages.rs`): kernels of all tests, and what the runtime adds in every mode that a test opens a device
-//! in. What naga's validator refuses for a language is counted: `Device::kernel` refuses the same on devices of its
-//! backend. What a writer cannot write fails the command, and so does what a judge refuses: `spirv-val` for SPIR-V and
-//! glslang for GLSL and, as far as glslang knows that language, HLSL; WGSL has to be a module again. MSL has no judge here:
-//! its compiler is Apple's.
+//! The suite of devices runs in a build that also writes each module for wgpu as SPIR-V, MSL, HLSL, GLSL and WGSL
+//! (`src/kernel/languages.rs`): kernels of all tests, and the runtime's additions in every mode in which a test opens a device.
+//! A module that naga's validator refuses for a language is counted: `Device::kernel` refuses the module as well on devices of
+//! the language's backend. A module that a writer cannot write fails the command, and so does a module that a judge refuses:
+//! `spirv-val` for SPIR-V and glslang for GLSL and, as far as glslang knows the language, HLSL; WGSL has to be a module again.
+//! MSL has no judge here: the compiler of MSL is Apple's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -36,7 +36,7 @@ pub struct Args {
     suite: Vec<OsString>,
 }
 
-/// Files of a language, by how they end, and who judges them.
+/// Files of a language, by the ending of the name, and the judge of the files.
 struct Language {
     name: &'static str,
     extension: &'static str,
@@ -81,14 +81,14 @@ const LANGUAGES: &[Language] = &[
     },
 ];
 
-/// What is not right and known.
+/// A known fault.
 struct Known {
     language: &'static str,
-    /// A part of what is said.
+    /// A part of the message.
     said: &'static str,
-    /// What the line has one of that the message names, where the words alone would fit other faults.
+    /// Parts of which the line named by the message has at least one, where the words alone would fit other faults.
     of_line: &'static [&'static str],
-    /// Whose fault it is.
+    /// Whose fault the refusal is.
     whose: &'static str,
 }
 
@@ -102,7 +102,7 @@ impl Known {
         }
     }
 
-    /// Whether this is what a message says of a text.
+    /// Whether a message about a text reports the fault.
     fn is(&self, language: &str, text: &str, message: &str) -> bool {
         // `ERROR: file:12: …`
         let named = |place: &str| {
@@ -117,10 +117,10 @@ impl Known {
         self.language == language && (self.of_line.is_empty() || named(place).is_some_and(has))
     }
 
-    /// The known faults that are all that was said of a text; none if anything else was.
+    /// The known faults reported of a text; none if anything else was reported as well.
     fn all_of(language: &str, text: &str, said: &str) -> Vec<&'static Self> {
         let errors = said.lines().filter(|line| line.contains("ERROR:"));
-        // Not a fault, but how many there were.
+        // Not a fault, but the number of faults.
         let errors = errors.filter(|line| !line.contains("compilation terminated"));
         let errors = errors.filter(|line| !line.contains("compilation errors"));
         let mut messages: Vec<&str> = errors.collect();
@@ -190,7 +190,7 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
     }
 }
 
-/// Runs the suite, which leaves its modules in `folder`.
+/// Runs the suite; the suite leaves the modules in `folder`.
 fn write(workspace: &Workspace, args: &Args, folder: &Path) -> Result<(), Error> {
     let provided = test::provide_for_tests(workspace, &args.switches)?;
     let mut command = workspace.cargo();
@@ -204,7 +204,7 @@ fn write(workspace: &Workspace, args: &Args, folder: &Path) -> Result<(), Error>
     process::run(&mut command)
 }
 
-/// What became of the modules in one language.
+/// The outcome of the modules in a single language.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Count {
     written: usize,
@@ -212,15 +212,15 @@ struct Count {
     known: usize,
 }
 
-/// What became of all modules.
+/// The outcome of all modules.
 #[derive(Debug, Default)]
 struct Found {
     modules: usize,
     /// By the names of the languages.
     counts: BTreeMap<&'static str, Count>,
-    /// The known faults that were met.
+    /// The known faults met.
     known: BTreeSet<&'static str>,
-    /// The file, the kernel's program, and what is wrong.
+    /// The file, the kernel's program, and the fault.
     faults: Vec<(PathBuf, String, String)>,
 }
 
@@ -246,7 +246,7 @@ impl Found {
         }
     }
 
-    /// Adds a file that a writer or a judge has refused.
+    /// Adds a file refused by a writer or a judge.
     fn refuse(&mut self, language: &Language, path: &Path, why: String) {
         let text = fs::read_to_string(path).unwrap_or_default();
         let known = Known::all_of(language.name, &text, &why);
@@ -268,7 +268,7 @@ fn label_of(path: &Path) -> PathBuf {
     path.with_file_name(format!("{module}.label"))
 }
 
-/// Looks at every file, and has those judged that have a judge.
+/// Looks at every file, and has the files with a judge judged.
 fn judge_all(toolchain: &Toolchain, folder: &Path) -> Result<Found, Error> {
     let entries = fs::read_dir(folder).map_err(Error::io("list", folder))?;
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
@@ -310,12 +310,12 @@ fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// What a file is, by its name.
+/// The kind of a file, by the file's name.
 #[derive(Debug, PartialEq, Eq)]
 enum Kind {
-    /// One for each module.
+    /// The label of a module.
     Label,
-    /// The module in a language, by its place in the list.
+    /// The module in a language, by the language's place in the list.
     Written(usize),
     /// Why the validator refuses the module for the language.
     Refused(usize),
@@ -364,7 +364,7 @@ fn look(toolchain: &Toolchain, path: &Path, found: &Mutex<Found>) -> Result<(), 
     Ok(())
 }
 
-/// What the language's judge says of a file.
+/// The answer of the language's judge about a file.
 fn judge(
     toolchain: &Toolchain,
     language: &Language,
@@ -391,7 +391,7 @@ fn judge(
     Ok(Err(String::from_utf8_lossy(&said).into_owned()))
 }
 
-/// The entry point that the first line of a text names.
+/// The entry point named in the first line of a text.
 fn entry_of(text: &str) -> &str {
     let first = text.lines().next().unwrap_or_default();
     first.strip_prefix("// ").unwrap_or("main")
@@ -422,7 +422,7 @@ mod tests {
         assert_eq!(entry_of("void main() {}"), "main");
     }
 
-    /// The library's list and this one name the same files.
+    /// The library's list and [`LANGUAGES`] name the same files.
     #[test]
     fn the_languages_are_those_that_the_library_writes() {
         let workspace = Workspace::find().unwrap();
@@ -459,7 +459,7 @@ mod tests {
             (1, 1)
         );
         assert!(found.known.contains(whose));
-        // What is known of one language is a fault of another.
+        // A known fault of a language is a new fault of another.
         found.refuse(&LANGUAGES[0], Path::new("/no/00ff.spv"), said.to_owned());
         assert_eq!(found.faults.len(), 2);
     }
@@ -477,7 +477,7 @@ mod tests {
         assert!(is_known("HLSL", format!("x.hlsl\n{}\n{end}", error(2))));
         for line in [0, 1, 3, 4] {
             assert!(!is_known("HLSL", error(line)), "{line}");
-            // Beside a known one.
+            // Beside a known fault.
             let both = format!("{}\n{}", error(2), error(line));
             assert!(!is_known("HLSL", both), "{line}");
         }

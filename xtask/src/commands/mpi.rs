@@ -1,11 +1,12 @@
 //! `cargo xtask mpi`: the package `tombolo-mpi`, whose programs run as several ranks of MPI, built and tested.
 //!
 //! # How it works
-//! 1. Open MPI and libclang, which the bindings of the crate `mpi` are made with, are installed where they are missing.
-//! 2. The package is checked for format, lints and docs. It is no member of the workspace, so that the workspace goes on building
-//!    on machines without MPI; `mpi/Cargo.toml` says more.
-//! 3. Tests that need no ranks run once. The others run on every adapter, as 1, 2, 4 and 7 ranks that share this machine, and
-//!    so does the example `heat2d_mpi`, which compares its plate with that of one process. Two ranks of the example are traced once.
+//! 1. Open MPI and libclang, needed for the bindings of the crate `mpi`, are installed where missing.
+//! 2. The package is checked for format, lints and docs. The package is no member of the workspace, so that the workspace goes
+//!    on building on machines without MPI; `mpi/Cargo.toml` says more.
+//! 3. Tests without ranks run once. The others run on every adapter, as 1, 2, 4 and 7 ranks on the same machine, and so does
+//!    the example `heat2d_mpi`, comparing the ranks' plate with the plate of a single process. Two ranks of the example are
+//!    traced once.
 
 use std::fs;
 use std::path::PathBuf;
@@ -42,14 +43,14 @@ pub struct Args {
     filters: Vec<String>,
 }
 
-/// What MPI programs are built and started with.
+/// The tools to build and start MPI programs with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Installed {
-    /// The wrapper of the C compiler that knows where MPI's headers are.
+    /// The wrapper of the C compiler that knows the place of MPI's headers.
     mpicc: bool,
     /// The launcher of ranks.
     mpirun: bool,
-    /// The parser that reads MPI's headers.
+    /// The parser for MPI's headers.
     libclang: bool,
 }
 
@@ -62,7 +63,7 @@ impl Installed {
         }
     }
 
-    /// The Debian packages of what is missing.
+    /// The Debian packages of the missing tools.
     fn missing(self) -> Vec<&'static str> {
         let packages = [
             (self.mpicc, "libopenmpi-dev"),
@@ -90,7 +91,7 @@ fn has_libclang(folders: &[PathBuf], libraries: &Libraries) -> bool {
     libraries.has(NAME) || folders.iter().any(|folder| folder.join(NAME).exists())
 }
 
-/// Installs what is missing.
+/// Installs the missing tools.
 fn install() -> Result<(), Error> {
     let needed = Needed {
         missing: || Installed::look().missing(),
@@ -148,7 +149,7 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
     Ok(())
 }
 
-/// Parts of the names of the adapters that run on the processor; `None` is the adapter wgpu takes by itself.
+/// Parts of the names of the adapters on the processor; `None` is the adapter that wgpu takes by itself.
 fn adapters(provided: Option<&Provided>, only: Option<&str>) -> Vec<Option<String>> {
     if let Some(only) = only {
         return vec![Some(only.to_owned())];
@@ -173,7 +174,7 @@ fn cargo(workspace: &Workspace, args: &[&str]) -> Command {
 
 fn lints(workspace: &Workspace) -> Result<(), Error> {
     process::run(&mut workspace.format_beside(workspace.mpi_manifest()))?;
-    // Also what is there with features alone, such as the example's traces.
+    // Also the code behind features, such as the example's traces.
     for features in [&[][..], &["--all-features"]] {
         let mut clippy = cargo(workspace, &["clippy", "--quiet", "--all-targets"]);
         process::run(clippy.args(features).args(["--", "-D", "warnings"]))?;
@@ -182,7 +183,7 @@ fn lints(workspace: &Workspace) -> Result<(), Error> {
     process::run(doc.env("RUSTDOCFLAGS", "-D warnings"))
 }
 
-/// The option of cargo by which programs are started as ranks.
+/// The option of cargo for starting programs as ranks.
 fn runner(ranks: u32) -> String {
     let words: Vec<String> = mpirun(ranks)
         .iter()
@@ -191,11 +192,11 @@ fn runner(ranks: u32) -> String {
     format!("target.'cfg(unix)'.runner=[{}]", words.join(","))
 }
 
-/// The launcher and its options. More ranks than cores are meant; root is who runs containers of CI.
+/// The launcher and its options. More ranks than cores are meant; containers of CI run as root.
 fn mpirun(ranks: u32) -> Vec<String> {
     let mut words = vec!["mpirun".to_owned(), "-n".to_owned(), ranks.to_string()];
     words.extend(["--oversubscribe", "--allow-run-as-root"].map(str::to_owned));
-    // Requests sleep between looks; a look that yields as well loses a time slice to kernels that run on the processor.
+    // Requests sleep between looks; a look with a yield as well loses a time slice to kernels on the processor.
     words.extend(["--mca", "mpi_yield_when_idle", "0"].map(str::to_owned));
     words
 }
@@ -208,18 +209,18 @@ fn example(workspace: &Workspace, options: &[&str], ranks: u32) -> Command {
     command
 }
 
-/// The folder for what the example writes.
+/// The folder for the example's files.
 fn scratch(workspace: &Workspace) -> Result<PathBuf, Error> {
     let scratch = workspace.scratch_dir();
     fs::create_dir_all(&scratch).map_err(Error::io("create", &scratch))?;
     Ok(scratch)
 }
 
-/// The example of the plate over ranks, which fails unless its plate is that of one process, bit for bit.
+/// The example of the plate over ranks, which fails unless the ranks' plate is the plate of a single process, bit for bit.
 fn plate(workspace: &Workspace, env: &AdapterEnv, ranks: u32) -> Result<Command, Error> {
     let scratch = scratch(workspace)?;
     let mut command = example(workspace, &[], ranks);
-    // Both with one device for each rank, and with two that exchange rows by themselves.
+    // Both with a single device for each rank, and with two devices exchanging rows by themselves.
     let devices = if ranks.is_multiple_of(2) { "2" } else { "1" };
     command.args(["--devices", devices]);
     command.args(["--steps", "40", "--check", "--restart"]);

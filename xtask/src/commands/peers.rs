@@ -1,7 +1,7 @@
-//! `cargo xtask peers`: this crate beside CubeCL, PoCL and rayon, on every adapter, as rows of the bench `peers`.
+//! `cargo xtask peers`: the crate beside CubeCL, PoCL and rayon, on every adapter, as rows of the bench `peers`.
 //!
-//! The program is `benches/peers`, a workspace of its own: what peers depend on is no concern of the crate's lock file. PoCL and
-//! the loader of OpenCL are installed where they are missing; the program opens them when it runs.
+//! The program is `benches/peers`, a workspace of its own: the peers' dependencies are no concern of the crate's lock file.
+//! PoCL and the loader of OpenCL are installed where missing; the program opens both at run time.
 
 use std::ffi::OsString;
 use std::fs;
@@ -17,7 +17,7 @@ use crate::process::{self, step};
 use crate::provide::Switches;
 use crate::workspace::Workspace;
 
-/// What the rows' bench is called.
+/// The name of the rows' bench.
 const BENCH: &str = "peers";
 
 /// Arguments of the command.
@@ -38,12 +38,12 @@ pub struct Args {
     rows: Vec<OsString>,
 }
 
-/// What a program of OpenCL on the processor is started with.
+/// The libraries to start a program of OpenCL on the processor with.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Installed {
     /// The loader of OpenCL.
     loader: bool,
-    /// PoCL's entry among those that the loader opens.
+    /// PoCL's entry among the entries opened by the loader.
     pocl: bool,
 }
 
@@ -55,7 +55,7 @@ impl Installed {
         }
     }
 
-    /// The Debian packages of what is missing.
+    /// The Debian packages of the missing libraries.
     fn missing(self) -> Vec<&'static str> {
         let packages = [
             (self.loader, "ocl-icd-libopencl1"),
@@ -72,7 +72,7 @@ fn has_pocl(vendors: &Path) -> bool {
     names.any(|name| name.to_string_lossy().starts_with("pocl"))
 }
 
-/// Installs what is missing.
+/// Installs the missing libraries.
 fn install() -> Result<(), Error> {
     let needed = Needed {
         missing: || Installed::look().missing(),
@@ -112,7 +112,7 @@ fn program(workspace: &Workspace, rows: &[OsString]) -> Command {
     command
 }
 
-/// How results are compared, and the like: what the program measures by.
+/// The tests of the program's ways to measure, such as the comparison of results.
 fn tests(workspace: &Workspace) -> Command {
     // With the dependencies of the program itself.
     workspace.cargo_beside(

@@ -1,8 +1,8 @@
 //! `cargo xtask port`: a published program of compute shaders, with Tombolo as its host, on every adapter.
 //!
-//! The program is `ports/vello`, a workspace of its own: what it depends on is no concern of the crate's lock file. It is built
-//! into the target folder of the repository, in the profile of the tests, and says by its exit status whether its
-//! comparisons hold. Pictures are left in the folder `out/port`.
+//! The program is `ports/vello`, a workspace of its own: the program's dependencies are no concern of the crate's lock file.
+//! The program is built into the target folder of the repository, in the profile of the tests, and says by the exit status
+//! whether the comparisons hold. Pictures are left in the folder `out/port`.
 
 use std::ffi::OsString;
 use std::process::Command;

@@ -1,7 +1,7 @@
-//! The project's own kernels under the sanitizer of the adapter that is compiled in: a step of `cargo xtask ci`.
+//! The project's own kernels under the sanitizer of the adapter compiled in: a step of `cargo xtask ci`.
 //!
-//! A finding fails its launch, and so the test or the example. What is wrong on purpose (indices that are too large, results
-//! that all invocations write) is in other modules.
+//! A finding fails the launch, and so the test or the example. Deliberate faults (too large indices, results written by all
+//! invocations) are in other modules.
 
 use std::fs;
 use std::process::Command;
@@ -10,9 +10,9 @@ use crate::error::Error;
 use crate::process::{self, step};
 use crate::workspace::Workspace;
 
-/// Modules of the tests of devices whose kernels are correct, with all that the runtime adds to them: globals, pointers, prints,
-/// calls in both directions, queues of work. Beside each the cases that are left out: they take long, and their kernels are
-/// those of others.
+/// Modules of the tests of devices with correct kernels, together with all additions of the runtime: globals, pointers, prints,
+/// calls in both directions, queues of work. Beside each module the cases left out: such cases take long, and other cases have
+/// the same kernels.
 const MODULES: &[(&str, &[&str])] = &[
     ("kernels", &[]),
     ("launches", &[]),
@@ -92,15 +92,15 @@ pub fn run(workspace: &Workspace) -> Result<(), Error> {
     Ok(())
 }
 
-/// Tests, before their filter. Of the whole workspace: for a package alone cargo chooses other features of what is below, and
-/// compiles it all again.
+/// Tests, before the filter. Of the whole workspace: for a package alone cargo chooses other features of the dependencies, and
+/// compiles all dependencies again.
 fn test(workspace: &Workspace, target: &str) -> Command {
     let mut command = sanitized(workspace);
     command.args(["test", "--workspace", "--test", target, "--"]);
     command
 }
 
-/// Cargo for programs that find no other adapter, and check what kernels do.
+/// Cargo for programs that find no other adapter, and check kernels at work.
 fn sanitized(workspace: &Workspace) -> Command {
     let mut command = workspace.cargo();
     command
@@ -113,7 +113,7 @@ fn sanitized(workspace: &Workspace) -> Command {
 mod tests {
     use super::*;
 
-    /// A filter that nothing matches would pass.
+    /// A filter without a match would pass.
     #[test]
     fn modules_and_examples_exist() {
         let workspace = Workspace::find().unwrap();

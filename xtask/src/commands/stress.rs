@@ -1,8 +1,8 @@
-//! `cargo xtask stress`: the stress program on the adapters that run on the processor, also with LLVM's sanitizers.
+//! `cargo xtask stress`: the stress program on the adapters on the processor, also with LLVM's sanitizers.
 //!
-//! A sanitizer sees what is compiled with it: the crate, wgpu, and the standard library, which is therefore built here
-//! too. Drivers are not; what they do by themselves is left out by options and by the lists in
-//! `tests/stress/suppressions`, each line of which says why.
+//! A sanitizer sees code compiled with the sanitizer: the crate, wgpu, and the standard library, therefore built here too.
+//! Drivers are not compiled with a sanitizer; the drivers' own actions are left out by options and by the lists in
+//! `tests/stress/suppressions`, each line with the reason.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -32,10 +32,10 @@ pub struct Args {
     program: Vec<OsString>,
 }
 
-/// What LLVM can look out for.
+/// The faults that LLVM can look out for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Sanitizer {
-    /// Memory that is used after it was freed or beyond its ends, and leaks
+    /// Memory used after being freed or beyond its ends, and leaks
     Address,
     /// Data races
     Thread,
@@ -49,11 +49,11 @@ impl Sanitizer {
         }
     }
 
-    /// The options of the run-time library, and what names the file of what it leaves out.
+    /// The options of the run-time library, and the option with the file of the suppressions.
     fn options(self, suppressions: &str) -> Vec<(&'static str, String)> {
         match self {
             Self::Address => vec![
-                // Mesa's compiler reserves stacks that the check for returned addresses does not know.
+                // Mesa's compiler reserves stacks unknown to the check for returned addresses.
                 (
                     "ASAN_OPTIONS",
                     "detect_stack_use_after_return=0:abort_on_error=0".to_owned(),
@@ -65,9 +65,9 @@ impl Sanitizer {
             ],
             Self::Thread => vec![(
                 "TSAN_OPTIONS",
-                // Locks of libraries that are not compiled with it are unknown to it, and so are their threads. The order of
-                // locks is not looked at: those of the standard library are none of the system's, and of the others, which
-                // are LLVM's and Mesa's, a thread may hold more at once than it has room for.
+                // The sanitizer knows neither the locks nor the threads of libraries compiled without the sanitizer. The order
+                // of locks is not looked at: the locks of the standard library are none of the system's, and of the others,
+                // LLVM's and Mesa's, a thread may hold more at once than the sanitizer has room for.
                 format!(
                     "suppressions={suppressions}:ignore_noninstrumented_modules=1:history_size=4:detect_deadlocks=0"
                 ),
@@ -83,7 +83,7 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
     execute(workspace, args.sanitizer, &env, args.minutes, &args.program)
 }
 
-/// What selects the software adapters, or nothing where there are none.
+/// The environment that selects the software adapters; empty where there are none.
 pub fn environment(
     workspace: &Workspace,
     provided: Option<&Provided>,
@@ -94,7 +94,7 @@ pub fn environment(
     }
 }
 
-/// Builds the program and runs it.
+/// Builds and runs the program.
 pub fn execute(
     workspace: &Workspace,
     sanitizer: Option<Sanitizer>,
@@ -120,7 +120,7 @@ pub fn execute(
     }
     env.apply(&mut command);
     if sanitizer.is_some() && !provide::system_has_adapters() {
-        // The adapter compiled in runs kernels on stacks and from code that no sanitizer was told of.
+        // The adapter compiled in runs kernels on stacks and from code unknown to the sanitizers.
         command.env("WGPU_BACKEND", "vulkan");
     }
     say(format!("running `{}`", process::display(&command)));
@@ -133,7 +133,7 @@ fn names_timeout(program: &[OsString]) -> bool {
         .any(|word| word.to_string_lossy().starts_with("--timeout"))
 }
 
-/// A call of `cargo test` that builds for this machine with a sanitizer, without what to build.
+/// A call of `cargo test`, building for the machine with a sanitizer, without the packages and tests to build.
 fn instrumented(workspace: &Workspace, sanitizer: Sanitizer) -> Result<Command, Error> {
     let toolchain = Toolchain::provide(workspace, Std::Sources, &[Part::Sanitizers])?;
     say(format!(
@@ -153,7 +153,7 @@ fn instrumented(workspace: &Workspace, sanitizer: Sanitizer) -> Result<Command, 
         "-Zsanitizer={} -Cforce-frame-pointers=yes",
         sanitizer.name()
     );
-    // Of the target alone: macros and build scripts run inside the compiler, which is not built with it.
+    // Of the target alone: macros and build scripts run inside the compiler, and the compiler is built without the sanitizer.
     let variable = format!(
         "CARGO_TARGET_{}_RUSTFLAGS",
         host.to_uppercase().replace('-', "_")

@@ -8,7 +8,7 @@ use crate::process::{self, say};
 use crate::provide::{self, EMBEDDED, Provided, Switches};
 use crate::workspace::Workspace;
 
-/// Processes that test devices at once. More would only wait for each other: each keeps one core busy, or two.
+/// Processes testing devices at once. More processes would only wait for each other: each keeps a core busy, or two.
 const MOST_PROCESSES: usize = 2;
 
 /// Arguments of the command.
@@ -27,7 +27,7 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
     run_suite(workspace, provided.as_ref(), &args.cargo)
 }
 
-/// Provides what tests run on; `None` where the system has its own adapters.
+/// Provides adapters for tests; `None` where the system has adapters of its own.
 pub fn provide_for_tests(
     workspace: &Workspace,
     switches: &Switches,
@@ -44,7 +44,7 @@ pub fn provide_for_tests(
     Ok(Some(provided))
 }
 
-/// What selects all adapters provided; nothing where the system has its own.
+/// The environment that selects all adapters provided; empty where the system has adapters of its own.
 pub fn environment(
     workspace: &Workspace,
     provided: Option<&Provided>,
@@ -55,7 +55,7 @@ pub fn environment(
     }
 }
 
-/// Runs the suite on the adapters provided; with arguments for cargo, what these choose.
+/// Runs the suite on the adapters provided; with arguments for cargo, only the tests chosen there.
 pub fn run_suite(
     workspace: &Workspace,
     provided: Option<&Provided>,
@@ -66,7 +66,7 @@ pub fn run_suite(
         return cargo_test(workspace, &env, extra);
     }
     cargo_test(workspace, &env, &["--tests".into()])?;
-    // Programs of the guide take the adapter that is chosen, and some want one with live memory.
+    // Programs of the guide take the chosen adapter, and some programs want an adapter with live memory.
     let env = if provide::embedded_exists() {
         env.with("WGPU_ADAPTER_NAME", EMBEDDED)
     } else {
@@ -79,7 +79,7 @@ fn cargo_test(workspace: &Workspace, env: &AdapterEnv, args: &[OsString]) -> Res
     let processes = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let mut command = workspace.cargo();
     command.args(["test", "--workspace"]).args(args);
-    // Tests of devices run one at a time, those of different adapters beside each other.
+    // Tests of devices run one at a time, tests of different adapters beside each other.
     command.env(
         "TOMBOLO_TEST_PROCESSES",
         processes.min(MOST_PROCESSES).to_string(),

@@ -1,13 +1,13 @@
 //! `cargo xtask web`: the page of `examples/web`, built, served and, with `--test`, run in Chromium.
 //!
 //! # How it works
-//! 1. The page is built for `wasm32-unknown-unknown` with the standard library's sources, by the toolchain that other systems
-//!    are built with ([`Toolchain`]), and what calls it from JavaScript is written by wasm-bindgen, in the version of the
-//!    page's own lock file.
-//! 2. A server on the loopback interface serves the files: browsers give WebGPU to pages of this machine, or of `https`.
-//! 3. `--test` opens the page in Chromium without a window, with WebGPU on its own SwiftShader; waits for the page's lines;
-//!    and fails if one is missing or says `failed`. A picture of the page goes to `out/web.png`. Then the page is opened in a
-//!    browser without WebGPU, where it has to say so.
+//! 1. The page is built for `wasm32-unknown-unknown` with the standard library's sources, by the toolchain that also builds for
+//!    other systems ([`Toolchain`]), and wasm-bindgen, in the version of the page's own lock file, writes the calls from
+//!    JavaScript.
+//! 2. A server on the loopback interface serves the files: browsers give WebGPU to pages of the machine itself, or of `https`.
+//! 3. `--test` opens the page in Chromium without a window, with WebGPU on its own SwiftShader; waits for the page's lines; and
+//!    fails if a line is missing or says `failed`. A picture of the page goes to `out/web.png`. Then the page is opened in a
+//!    browser without WebGPU, where the page has to say so.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ const TARGET: &str = "wasm32-unknown-unknown";
 /// The name of the page's module.
 const MODULE: &str = "tombolo_web";
 
-/// The checks of the page, in its order.
+/// The checks of the page, in the page's order.
 const CHECKS: &[&str] = &[
     "device",
     "launch",
@@ -62,7 +62,7 @@ const CHECKS: &[&str] = &[
 const MOST: Duration = Duration::from_secs(300);
 const SIZE: (u32, u32) = (1100, 1000);
 
-/// Root has no sandbox, and systems that keep users from namespaces give nobody one; the only page opened is our own.
+/// Root has no sandbox, and systems that keep users from namespaces give nobody a sandbox; the only page opened is our own.
 const NO_SANDBOX: &str = "--no-sandbox";
 const WEBGPU: &[&str] = &[
     NO_SANDBOX,
@@ -113,7 +113,7 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
     })
 }
 
-/// Builds the page, and returns the folder with its files.
+/// Builds the page, and returns the folder with the page's files.
 fn build(
     workspace: &Workspace,
     toolchain: &Toolchain,
@@ -155,7 +155,7 @@ fn build(
     Ok(folder)
 }
 
-/// Opens the page, waits for the lines of its checks, and keeps a picture of it.
+/// Opens the page, waits for the lines of the checks, and keeps a picture of the page.
 fn lines_of(
     workspace: &Workspace,
     chromium: Command,

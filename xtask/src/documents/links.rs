@@ -1,4 +1,4 @@
-//! Every link of a page leads somewhere: to a file or a folder, and to a heading where it names one.
+//! Every link of a page leads somewhere: to a file or a folder, and to a heading where the link names a heading.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use super::{pages, prose};
 use crate::workspace::Workspace;
 
-/// The targets of a page's links and pictures that lie in the repository, in order.
+/// The targets of a page's links and pictures in the repository, in order.
 pub fn targets(page: &str) -> Vec<String> {
     let mut found = Vec::new();
     for line in prose(page) {
-        // What stands in code spans is no link.
+        // Text in code spans holds no link.
         let text: String = line.split('`').step_by(2).collect();
         for rest in text.split("](").skip(1) {
             let target = rest.split_once(')').map_or(rest, |(target, _)| target);
@@ -24,8 +24,8 @@ pub fn targets(page: &str) -> Vec<String> {
     found
 }
 
-/// The anchors of a page's headings, as GitHub and mdBook make them: lower case, spaces as hyphens, other signs left out, and
-/// a number behind one that is there already.
+/// The anchors of a page's headings, as made by GitHub and mdBook: lower case, spaces as hyphens, other signs left out, and a
+/// number behind an anchor that the page has already.
 pub fn anchors(page: &str) -> Vec<String> {
     let mut seen: HashMap<String, usize> = HashMap::new();
     let headings = prose(page).filter(|line| line.starts_with('#'));

@@ -1,5 +1,5 @@
-//! What holds of every page of the repository: its paths and links lead somewhere, its programs are run, the guide is
-//! whole, and the sources are what the map says.
+//! The rules of every page of the repository: paths and links of a page lead somewhere, the programs of a page are run, the
+//! guide is whole, and the sources are as the map says.
 
 mod guide;
 mod links;
@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 
 use crate::workspace::Workspace;
 
-/// The pages of the root, of `docs` and of the folders that have a page of their own. Not the changelog: what changed once is
-/// told there with the names of its day.
+/// The pages of the root, of `docs` and of the folders with their own page. Not the changelog: an old change is told there with
+/// the names of the day.
 fn pages(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     below(&root.join("docs"), &mut found);
@@ -44,7 +44,7 @@ fn below(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The lines of a page that are no code: outside of fenced blocks.
+/// The lines of a page without the code: outside of fenced blocks.
 fn prose(page: &str) -> impl Iterator<Item = &str> {
     let mut is_code = false;
     page.lines().filter(move |line| {

@@ -1,9 +1,9 @@
 //! Every path that a page names exists.
 //!
-//! A path is what stands in a code span or in a drawing (an indented block), or is the target of a link, and looks like one;
-//! fenced blocks are left out. Paths lead from the root of the repository, from the page's own folder, or from `src` in either; in the
-//! guide also from the template, which is what the reader's own crate looks like, and on the page of the CPU adapter from its
-//! compiler. `*` stands for any part of a name.
+//! A path is a text that looks like a path, in a code span or in a drawing (an indented block) or as the target of a link;
+//! fenced blocks are left out. Paths lead from the root of the repository, from the page's own folder, or from `src` in either;
+//! in the guide also from the template, the likeness of the reader's own crate, and on the page of the CPU adapter from the
+//! adapter's compiler. `*` stands for any part of a name.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::pages;
 use crate::workspace::Workspace;
 
-/// Endings of names that are files wherever they stand.
+/// Endings of names that stand for files everywhere.
 const ENDINGS: [&str; 6] = [".rs", ".wgsl", ".md", ".toml", ".yml", ".txt"];
 
 /// The texts of code spans, the words of drawings with a folder and a known ending, and the targets of links, in order.
@@ -46,7 +46,7 @@ fn is_path(text: &str) -> bool {
         && !text.starts_with("target/")
 }
 
-/// Whether something of that name is below `folder`.
+/// Whether a file or folder of the name is below `folder`.
 fn exists(folder: &Path, path: &str) -> bool {
     let mut here: Vec<PathBuf> = vec![folder.into()];
     for part in path.trim_end_matches('/').split('/') {

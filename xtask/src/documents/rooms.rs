@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::workspace::Workspace;
 
-/// Each room of the drawing, and the rooms that it may name.
+/// Each room of the drawing, and the rooms that the room may name.
 const ROOMS: [(&str, &[&str]); 13] = [
     ("addresses", &[]),
     ("print", &[]),
@@ -33,10 +33,10 @@ const ROOMS: [(&str, &[&str]); 13] = [
     ("context", &["device", "memory"]),
 ];
 
-/// What lies below all rooms, and the one file that stands above them and may be named everywhere.
+/// The files below all rooms, and the single file above all rooms that may be named everywhere.
 const EVERYWHERE: [&str; 5] = ["clock", "error_text", "extensions", "guard", "span"];
 
-/// The rooms of public modules and names that are called otherwise.
+/// The rooms of public modules and names called otherwise than the room.
 const ALIASES: [(&str, &str); 12] = [
     ("buffers", "memory"),
     ("heap", "memory"),
@@ -52,8 +52,8 @@ const ALIASES: [(&str, &str); 12] = [
     ("Context", "context"),
 ];
 
-/// The names behind `crate::` in the code of a file; what is in comments, in modules of tests and in macros for other crates
-/// does not count.
+/// The names behind `crate::` in the code of a file; names in comments, in modules of tests and in macros for other crates do
+/// not count.
 fn named(text: &str) -> Vec<&str> {
     let code = text.split("#[cfg(test)]\nmod tests {").next();
     let lines = code.into_iter().flat_map(str::lines);

@@ -1,5 +1,5 @@
-//! The template, which is a crate of its own. Its program is built and run as an example of this workspace; here its manifests
-//! are looked over, which needs neither a build nor a network.
+//! The template, a crate of its own. The template's program is built and run as an example of the workspace; here the
+//! template's manifests are looked over, without a build or a network.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ fn folder() -> PathBuf {
     root.join("templates/first-kernel")
 }
 
-/// The manifest that cargo-generate makes.
+/// The manifest made by cargo-generate.
 fn generated(name: &str, checkout: &str) -> String {
     let text = fs::read_to_string(folder().join("Cargo.toml.liquid")).unwrap();
     let text = text.replace("{{project-name}}", name);

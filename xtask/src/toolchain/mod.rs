@@ -1,9 +1,10 @@
 //! A Rust toolchain that builds for other systems, or with the standard library instrumented for sanitizers.
 //!
-//! A toolchain that comes with the standard library of the wanted targets (`rustup target add`) is the quickest: nothing of it
-//! is compiled. Two kinds of toolchains build it themselves. One with the component `rust-src` is taken as it is. Elsewhere
-//! Debian's `rustc-web`, a recent Rust that Debian keeps for its browsers, is unpacked below `target/` together with its
-//! sources; nothing is installed. Both are stable releases, which `RUSTC_BOOTSTRAP=1` makes accept `-Zbuild-std`.
+//! A toolchain with the standard library of the wanted targets (`rustup target add`) is the quickest: nothing of the library is
+//! compiled. Two kinds of toolchains build the library themselves. A toolchain with the component `rust-src` is taken
+//! unchanged. Elsewhere Debian's `rustc-web`, a recent Rust kept in Debian for the browsers, is unpacked below `target/`
+//! together with the sources; nothing is installed. Both are stable releases: `RUSTC_BOOTSTRAP=1` makes stable releases accept
+//! `-Zbuild-std`.
 
 mod parts;
 mod store;
@@ -22,16 +23,16 @@ use crate::workspace::Workspace;
 pub use parts::Part;
 use store::Store;
 
-/// The oldest Rust that compiles this repository.
+/// The oldest Rust able to compile the repository.
 const NEEDED: &str = env!("CARGO_PKG_RUST_VERSION");
 
-/// The package whose version tells which Rust Debian has.
+/// The package whose version tells Debian's version of Rust.
 const RUSTC_PACKAGE: &str = "rustc-web";
 
 /// A compiler's release.
 type Version = (u32, u32);
 
-/// A toolchain, and the tools that were provided with it.
+/// A toolchain, and the tools provided together with the toolchain.
 #[derive(Debug)]
 pub struct Toolchain {
     cargo: OsString,
@@ -43,12 +44,12 @@ pub struct Toolchain {
     is_unpacked: bool,
 }
 
-/// What a task needs of the standard library.
+/// A task's need of the standard library.
 #[derive(Clone, Copy, Debug)]
 pub enum Std<'a> {
-    /// Its sources: the task builds it in a way of its own.
+    /// The sources: the task builds the library in a way of its own.
     Sources,
-    /// Built for these targets, or else its sources. Every toolchain has it for no targets.
+    /// The library built for the given targets, or else the sources. Without targets every toolchain has the library.
     For(&'a [&'a str]),
 }
 
@@ -63,7 +64,7 @@ impl Std<'_> {
 }
 
 impl Toolchain {
-    /// Finds a toolchain with a standard library as needed or unpacks one, and makes sure that `parts` are there.
+    /// Finds or unpacks a toolchain with a standard library as needed, and makes sure that `parts` are there.
     pub fn provide(workspace: &Workspace, std: Std<'_>, parts: &[Part]) -> Result<Self, Error> {
         let store = Store::new(workspace.toolchain_dir());
         let apt = Apt::find();
@@ -77,7 +78,7 @@ impl Toolchain {
         Ok(toolchain)
     }
 
-    /// The toolchain that cargo runs with, if its standard library is as needed.
+    /// The toolchain in use by cargo, if the toolchain's standard library is as needed.
     fn in_use(workspace: &Workspace, store: &Store, std: Std<'_>) -> Result<Option<Self>, Error> {
         let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
@@ -140,7 +141,7 @@ impl Toolchain {
         find(store).checked()
     }
 
-    /// Asks the compiler for its versions, which shows that it runs at all.
+    /// Asks the compiler for the versions; the answer shows that the compiler runs at all.
     fn checked(mut self) -> Result<Self, Error> {
         for file in [&self.cargo, &self.rustc] {
             if self.is_unpacked && !Path::new(file).is_file() {
@@ -178,7 +179,7 @@ impl Toolchain {
             return Ok(());
         }
         if matches!(part, Part::Sanitizers | Part::WasmLinker) && !self.is_unpacked {
-            // rustup's toolchains bring these.
+            // rustup's toolchains bring the part.
             return Ok(());
         }
         if let Some((program, package)) = part.program() {
@@ -203,8 +204,8 @@ impl Toolchain {
         self.store.provide(apt, name, &refs(&packages), finish)
     }
 
-    /// A call of this toolchain's cargo in the root of the repository, with everything in its environment that building
-    /// the standard library takes, except the target and what to build.
+    /// A call of the toolchain's cargo in the root of the repository, with the whole environment for building the standard
+    /// library, except the target and what to build.
     pub fn cargo(&self, workspace: &Workspace, target_dir: &str) -> Command {
         let mut command = workspace.command_at(self.cargo.clone());
         self.environment(&mut command);
@@ -215,23 +216,24 @@ impl Toolchain {
         command
     }
 
-    /// Has a call of [`Toolchain::cargo`] build for `triple`: with the standard library that the toolchain brings, or with
-    /// these `parts` of it, built along.
+    /// Has a call of [`Toolchain::cargo`] build for `triple`: with the standard library of the toolchain, or with the library's
+    /// `parts` built along.
     pub fn build_for(&self, command: &mut Command, triple: &str, parts: &str) {
         command.args(["--target", triple]);
         if has_std(&self.sysroot, triple) {
-            // Build scripts that ask for it would take the compiler for one with unstable features.
+            // Build scripts asking for the variable would take the compiler for a compiler with unstable features.
             command.env_remove("RUSTC_BOOTSTRAP");
         } else {
             command.arg(format!("-Zbuild-std={parts}"));
         }
     }
 
-    /// Lets a command find programs and libraries of what was unpacked.
+    /// Lets a command find the unpacked programs and libraries.
     pub fn environment(&self, command: &mut Command) {
         let usr = self.store.root().join("usr");
         let common = usr.join(format!("lib/{}-linux-gnu", env::consts::ARCH));
-        // The sound library, which Chromium needs to start, looks for a part of its own where that would be installed.
+        // Chromium needs the sound library to start, and the sound library looks for a part of its own in the place of an
+        // installed part.
         let mut libraries = vec![common.clone(), common.join("pulseaudio")];
         if self.is_unpacked {
             libraries.push(usr.join(format!("lib/llvm-{}/lib", self.llvm)));
@@ -244,12 +246,12 @@ impl Toolchain {
         prepend(command, "PATH", &[usr.join("bin")]);
     }
 
-    /// The folder of what was unpacked, laid out like the root of a system.
+    /// The folder of the unpacked packages, laid out like the root of a system.
     pub fn root(&self) -> PathBuf {
         self.store.root()
     }
 
-    /// A program of a part: the system's where `PATH` has one, else the unpacked.
+    /// A program of a part: the system's where `PATH` has the program, else the unpacked.
     pub fn tool(&self, program: &str) -> PathBuf {
         let unpacked = self.store.root().join("usr/bin").join(program);
         if process::in_path(program) || !unpacked.is_file() {
@@ -259,18 +261,18 @@ impl Toolchain {
         }
     }
 
-    /// The linker of WebAssembly that [`Part::WasmLinker`] brings; `None` where rustc has one of its own.
+    /// The linker of WebAssembly from [`Part::WasmLinker`]; `None` where rustc has a linker of its own.
     pub fn wasm_linker(&self) -> Option<PathBuf> {
         let program = format!("usr/bin/wasm-ld-{}", self.llvm);
         self.is_unpacked.then(|| self.store.root().join(program))
     }
 
-    /// The target that the compiler itself runs on.
+    /// The target where the compiler itself runs.
     pub fn host(&self) -> &str {
         &self.host
     }
 
-    /// The compiler's release and where it is from, for people.
+    /// The compiler's release and origin, for people.
     pub fn describe(&self) -> String {
         let origin = if self.is_unpacked {
             "Debian's, unpacked"
@@ -346,7 +348,7 @@ fn prepend(command: &mut Command, name: &str, dirs: &[PathBuf]) {
     join(command, name, |before| [dirs, before].concat());
 }
 
-/// As [`prepend`], behind what is there.
+/// As [`prepend`], behind the directories already there.
 fn append(command: &mut Command, name: &str, dirs: &[PathBuf]) {
     join(command, name, |before| [before, dirs].concat());
 }
@@ -361,7 +363,7 @@ fn join(command: &mut Command, name: &str, with: impl FnOnce(&[PathBuf]) -> Vec<
     let before: Vec<_> = env::split_paths(&before)
         .filter(|path| !path.as_os_str().is_empty())
         .collect();
-    // Fails for a directory with a separator in its name, which then could be named in no such list.
+    // Fails for a directory with a separator in the name: no such list could name the directory.
     if let Ok(joined) = env::join_paths(with(&before)) {
         command.env(name, joined);
     }

@@ -1,16 +1,16 @@
-//! What tasks need besides cargo, each a few Debian packages.
+//! The parts that tasks need besides cargo, each a few Debian packages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 
-/// Something that tasks need, and that is provided as a whole.
+/// Something that tasks need, provided as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// rustc, cargo and clippy with the sources of the standard library.
     Rust,
-    /// `dlltool`, without which rustc compiles nothing for `windows-gnu`, not even to check it.
+    /// `dlltool`: without the program rustc compiles nothing for `windows-gnu`, not even for a check.
     WindowsImports,
     /// The linker and the C runtime of `windows-gnu`.
     WindowsLinker,
@@ -33,7 +33,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// Its name in the store.
+    /// The part's name in the store.
     pub fn name(self) -> &'static str {
         match self {
             Self::Rust => "rust",
@@ -68,7 +68,7 @@ impl Part {
         names.iter().map(|&name| name.to_owned()).collect()
     }
 
-    /// A program of the part, and the package that it is in: where the program is in `PATH`, the part is not needed.
+    /// A program of the part, and the program's package: where the program is in `PATH`, the part is not needed.
     pub fn program(self) -> Option<(&'static str, &'static str)> {
         match self {
             // A toolchain without the sources is in nearly every PATH.
@@ -86,7 +86,7 @@ impl Part {
         }
     }
 
-    /// What the packages' own scripts would do on a system where they are installed.
+    /// The work of the packages' own scripts on a system with the packages installed.
     pub fn finish(self, root: &Path, llvm: u32) -> Result<(), Error> {
         let bin = root.join("usr/bin");
         match self {
@@ -107,7 +107,7 @@ impl Part {
                 fs::write(&wines, as_builtin(bytes)).map_err(Error::io("write", &wines))
             }
             Self::Sanitizers => {
-                // rustc looks for its own copies of LLVM's libraries beside the standard library, where rustup has them.
+                // rustc looks for its own copies of LLVM's libraries beside the standard library, as in rustup's toolchains.
                 let own = root.join("usr/lib/rustlib/x86_64-unknown-linux-gnu/lib");
                 let clang = format!("../../../llvm-{llvm}/lib/clang/{llvm}/lib/linux");
                 for name in ["asan", "tsan"] {
@@ -127,7 +127,7 @@ impl Part {
     }
 }
 
-/// A library as Wine takes it for its own: with a mark behind the header that nobody but DOS reads.
+/// A library made to pass as Wine's own: with a mark behind the header that nobody but DOS reads.
 fn as_builtin(mut library: Vec<u8>) -> Vec<u8> {
     const AT: usize = 64;
     let mut mark = [0; 32];
@@ -138,7 +138,7 @@ fn as_builtin(mut library: Vec<u8>) -> Vec<u8> {
     library
 }
 
-/// Makes `at` a symbolic link, in place of whatever is there.
+/// Makes `at` a symbolic link, in place of anything there.
 fn link(to: &str, at: PathBuf) -> Result<(), Error> {
     match fs::remove_file(&at) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -1,11 +1,11 @@
-//! Debian packages unpacked into one folder, of which nothing is installed.
+//! Debian packages unpacked into a single folder; nothing of the packages is installed.
 //!
 //! # How it works
-//! 1. apt-get lists the files of the wanted packages and of everything that they need and this machine lacks, with
-//!    sizes and sums out of its signed lists.
-//! 2. Files that lie in `debs/` from a run cut short are kept if their sums are right; apt-get downloads the others,
-//!    and every sum is checked again.
-//! 3. Each file is unpacked into `root/`, and then a mark with its name is left in `unpacked/`. A run cut short in
+//! 1. apt-get lists the files of the wanted packages and of all dependencies that the machine lacks, with sizes and sums out of
+//!    the signed lists.
+//! 2. Files in `debs/` from a run cut short are kept if their sums are right; apt-get downloads the others, and every sum is
+//!    checked again.
+//! 3. Each file is unpacked into `root/`, and then a mark with the file's name is left in `unpacked/`. A run cut short in
 //!    between unpacks the file again.
 //! 4. When all files of a part are there, a mark in `parts/` says so: later runs ask nobody. The downloads go.
 //!
@@ -23,7 +23,7 @@ use crate::deb;
 use crate::error::Error;
 use crate::process::{self, say};
 
-/// What nobody here reads, most of it out of the compiler's sources.
+/// Files that nobody here reads, most out of the compiler's sources.
 const LEFT_OUT: [&str; 4] = [
     "./usr/share/doc",
     "./usr/share/man",
@@ -53,7 +53,7 @@ impl Store {
         fs::remove_dir_all(&self.home).map_err(Error::io("remove", &self.home))
     }
 
-    /// Where the packages' files are, as on a system where they are installed.
+    /// The place of the packages' files, as on a system with the packages installed.
     pub fn root(&self) -> PathBuf {
         self.home.join("root")
     }
@@ -63,7 +63,7 @@ impl Store {
         self.mark("parts", part).is_file()
     }
 
-    /// Makes a part of `packages` complete, ending with what `finish` does; does nothing if it is complete.
+    /// Makes a part of `packages` complete, ending with `finish`; does nothing if the part is complete.
     pub fn provide(
         &self,
         apt: &Apt,
@@ -132,7 +132,7 @@ impl Store {
         Ok(())
     }
 
-    /// Unpacks on every processor: decompressing is what takes long.
+    /// Unpacks on every processor: decompressing takes long.
     fn unpack(&self, archives: &[&Archive]) -> Result<(), Error> {
         let next = AtomicUsize::new(0);
         let failed = Mutex::new(None);
@@ -173,7 +173,7 @@ impl Store {
     }
 }
 
-/// Whether a file is there, all of it and nothing else.
+/// Whether a file is there, whole and with nothing else.
 fn is_whole(dir: &Path, archive: &Archive) -> Result<bool, Error> {
     let file = dir.join(&archive.file);
     if !fs::metadata(&file).is_ok_and(|data| data.len() == archive.bytes) {
@@ -197,7 +197,7 @@ fn list(archives: &[Archive]) -> String {
 mod tests {
     use super::*;
 
-    /// A directory of its own for a test, which goes with it.
+    /// A test's own directory, gone at the end of the test.
     struct Dir(PathBuf);
 
     impl Dir {
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn a_file_is_whole_if_size_and_sum_are_right() {
         if !process::in_path("sha256sum") {
-            // Only systems with apt-get get here, and all of them have it.
+            // Only systems with apt-get get here, and all such systems have apt-get.
             assert!(!process::in_path("apt-get"));
             return;
         }

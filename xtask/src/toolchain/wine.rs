@@ -1,9 +1,9 @@
-//! What programs of Rust need of Windows, and releases of Wine lack.
+//! Parts of Windows that programs of Rust need and releases of Wine lack.
 //!
-//! Since Rust 1.78 the standard library takes its random bytes from `ProcessPrng` of `bcryptprimitives.dll`. Wine 8, which
-//! Debian 12 has, brings no such library, and ends every program before its first line with status 53. A stand-in is built
-//! with the linker's own compiler, and lies in a folder that Wine searches last (`WINEPATH`): a release with the library
-//! finds its own.
+//! Since Rust 1.78 the standard library takes random bytes from `ProcessPrng` of `bcryptprimitives.dll`. Wine 8, the release of
+//! Debian 12, brings no such library, and ends every program before the first line with status 53. A stand-in is built with the
+//! linker's own compiler, and lies in a folder searched last by Wine (`WINEPATH`): a release with the library finds the library
+//! of the release.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::process;
 
 const SOURCE: &str = include_str!("bcryptprimitives.c");
 
-/// The folder with the stand-ins, below the one of what is unpacked.
+/// The folder with the stand-ins, below the store of the unpacked packages.
 pub fn stand_ins(toolchain: &Toolchain) -> PathBuf {
     toolchain.root().with_file_name("wine-libraries")
 }
@@ -33,7 +33,7 @@ pub fn build_stand_ins(toolchain: &Toolchain) -> Result<(), Error> {
     process::run(compiler.arg(&source).arg("-ladvapi32"))
 }
 
-/// A folder of this system, as programs under Wine call it.
+/// The name of a folder of the system for programs under Wine.
 pub fn path(folder: &Path) -> String {
     format!("Z:{}", folder.display()).replace('/', "\\")
 }
@@ -47,7 +47,7 @@ mod tests {
         assert_eq!(path(Path::new("/home/me/target")), r"Z:\home\me\target");
     }
 
-    /// What the standard library imports by name.
+    /// The function that the standard library imports by name.
     #[test]
     fn the_stand_in_has_the_function() {
         assert!(SOURCE.contains("__declspec(dllexport) BOOL WINAPI ProcessPrng("));
