@@ -83,9 +83,9 @@ pub(super) struct Function {
 ///   `workgroupBarrier`, the call has to be reached by all invocations of the work-group; invocations with `takes_part
 ///   = false` make no call, and get `CALL_DONE` and zeros. A packet has one word more than the arguments of its calls,
 ///   and the answer one word more for each call: give ports room with
-///   [`HostServicesBuilder::payload`](crate::calls::HostServicesBuilder::payload). On software adapters group calls
-///   reach 0.6 to 0.9 times the calls per second of single calls (bench `rpc_host`), and spare the loop turns of all
-///   invocations but one. Where invocations of a subgroup share packets, the two are about as fast.
+///   [`HostServicesBuilder::payload`](crate::calls::HostServicesBuilder::payload). On lavapipe and SwiftShader group
+///   calls reach 0.6 to 0.9 times the calls per second of single calls, on the embedded adapter 0.8 to 3.4 times (bench
+///   `rpc_host`), and spare the loop turns of all invocations but one. Where invocations of a subgroup share packets, the two are about as fast.
 /// - `f_post(x)`: posts the call and goes on. The result is dropped. Gives `CALL_DONE` once the call is posted; the
 ///   call is served at most once, and exactly once if the services run on.
 /// - `f_begin(x)`: posts the call and gives a *ticket* for the answer; 0 if no port was free. `f_collect(ticket)` gives
