@@ -168,7 +168,8 @@ impl Emitter<'_> {
         Ok(base)
     }
 
-    /// Where a place begins, with the bytes by which offsets and strides are multiplied there.
+    /// The address where a place begins, and the factor of offsets and strides there: private memory has elements of all lanes in
+    /// turn.
     fn base(&mut self, place: &Place) -> Result<(Address, u32)> {
         let start = Place::new(place.base, place.offset);
         let mut address = self.address(&start)?;
