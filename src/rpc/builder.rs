@@ -78,7 +78,7 @@ impl HostServicesBuilder {
     }
 
     /// Registers a stream under the WGSL signature of its opening, such as `fn upload(name: u32) -> u32`: `function`
-    /// opens a stream, and returns an object taking words from the kernel, giving words to the kernel, and holding the
+    /// opens a stream, and returns an object taking words from the kernel, giving words to the kernel, and owning the
     /// result. A kernel opens a stream with `upload_open`; see [`HostServices`].
     pub fn stream<A, S: CallStream>(
         mut self,

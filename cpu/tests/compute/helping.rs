@@ -33,6 +33,18 @@ const MEETING: &str = "
         }
     }";
 
+/// As [`ASKING`], with the number of looks in vain in the last word.
+const COUNTING: &str = "
+    @group(0) @binding(0) var<storage, read_write> words: array<atomic<u32>>;
+    @compute @workgroup_size(1) fn main(@builtin(workgroup_id) group: vec3<u32>) {
+        var looks = 0u;
+        for (var round = 1u; round <= atomicLoad(&words[0]); round++) {
+            atomicStore(&words[1], round);
+            while (atomicLoad(&words[2]) != round) { looks++; }
+        }
+        atomicStore(&words[arrayLength(&words) - 1u], looks);
+    }";
+
 struct Asking {
     cpu: Cpu,
     words: Arc<Vec<AtomicU32>>,
@@ -127,6 +139,19 @@ fn work_groups_are_answered_by_their_own_threads() {
                 .all(|word| word == ROUNDS)
         );
     }
+}
+
+#[test]
+fn a_helper_is_asked_at_the_first_look_in_vain() {
+    const ROUNDS: u32 = 20;
+    let asking = asking_by(COUNTING, 1, 1, ROUNDS);
+    let words = asking.words.clone();
+    asking.help(move || {
+        let round = words[1].load(Ordering::Acquire);
+        words[2].swap(round, Ordering::AcqRel) != round
+    });
+    asking.run(1);
+    assert_eq!(asking.words[3].load(Ordering::Relaxed), ROUNDS);
 }
 
 #[test]

@@ -143,7 +143,7 @@ impl<A: SignalApi> Signal for HalSignal<A> {
 impl<A: SignalApi> Drop for HalSignal<A> {
     fn drop(&mut self) {
         if let Some(fence) = self.fence.take() {
-            // SAFETY: this device made the fence. Every submission signalling the fence has a marker holding this
+            // SAFETY: this device made the fence. Every submission signalling the fence has a marker keeping this
             // value, and wgpu lets go of a marker only when the submission has ended; a staged signal is taken by the
             // submission following at once, or is taken back.
             unsafe { self.device.destroy_fence(fence) };

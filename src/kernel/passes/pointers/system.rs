@@ -263,7 +263,7 @@ impl System {
 }
 
 impl Builder<'_> {
-    /// A pointer holding an address of the host's memory.
+    /// A pointer with an address of the host's memory.
     pub fn system_root(&mut self, raw: Value, site: usize) -> Root {
         let (low, high) = (self.member(raw, 0), self.member(raw, 1));
         Root {

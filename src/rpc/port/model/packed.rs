@@ -68,7 +68,7 @@ const REQUEST: usize = LANES + 2;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Port {
-    /// Invocations still holding the lock.
+    /// Invocations with the lock still in hand.
     lock: u32,
     /// The kernels' note of the request posted last.
     posted: u32,
