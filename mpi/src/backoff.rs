@@ -1,4 +1,4 @@
-//! How long a thread that waits for MPI pauses between two looks.
+//! How long a thread waiting for MPI pauses between two looks.
 
 use std::time::{Duration, Instant};
 
@@ -12,11 +12,12 @@ pub(crate) struct Backoff {
 impl Backoff {
     /// Looks follow each other without a pause for so long: a message of a neighbour takes less.
     const SPIN: Duration = Duration::from_micros(50);
-    /// Then the thread sleeps between looks, and gives its core to kernels that run on the processor. It does not yield: whoever yields
-    /// beside busy threads comes back a time slice later, which is some milliseconds, and whoever sleeps when the time is over.
+    /// Then the thread sleeps between looks, and gives its core to kernels on the processor. The thread does not yield:
+    /// beside busy threads, a yielding thread comes back a time slice later, after some milliseconds, and a sleeping thread
+    /// when the time is over.
     const SLEEP: Duration = Duration::from_micros(20);
 
-    /// Whether it is time for something rarer.
+    /// Whether the time has come for something rarer.
     pub(crate) fn is_slow(&self) -> bool {
         self.looks.is_multiple_of(16) && self.looks > 0
     }

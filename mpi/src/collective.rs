@@ -1,8 +1,8 @@
 //! Operations of all ranks together: every rank makes the same call, in the same order.
 //!
-//! All are begun without waiting ([`Ranks::ibroadcast`] and so on), so that a rank that waits for others' calls can stop waiting:
-//! [`Options::timeout`](crate::Options::timeout). MPI cannot take such an operation back; one that is given up keeps its
-//! memory until the others have come.
+//! All operations are begun without waiting ([`Ranks::ibroadcast`] and so on), so that a rank waiting for others' calls can
+//! stop waiting: [`Options::timeout`](crate::Options::timeout). MPI cannot take such an operation back; an abandoned
+//! operation keeps its memory until the other ranks have come.
 
 use std::os::raw::c_int;
 use std::ptr;
@@ -58,7 +58,7 @@ impl Ranks {
             let _span = span!("mpi broadcast", bytes = bytes);
             Running::of_bytes(session, operation, bytes, |shape, request| {
                 let (count, raw) = (shape.count, shape.raw);
-                // SAFETY: the request owns the memory until it has ended.
+                // SAFETY: the request owns the memory until the operation has ended.
                 unsafe { ffi::MPI_Ibcast(start.cast(), count, raw, root, self.raw(), request) }
             })
         })
@@ -152,13 +152,13 @@ impl Ranks {
             let bytes = size_of_val(from) as u64;
             let _span = span!("mpi reduce", bytes = bytes);
             let _open = session.enter(operation)?;
-            // MPI's operators know no types that were put together: what is longer goes in pieces.
+            // MPI's operators know no types put together of others: longer memory goes in pieces.
             let most = usize::try_from(session.options.most_count).unwrap_or(usize::MAX);
             let mut all = Running::none();
             for piece in from.chunks(most) {
                 let at = all.requests.len() * most;
-                // SAFETY: the request owns both memories until it has ended; the piece is within `from`, and `into`, where it is
-                // used, has the same length.
+                // SAFETY: the request owns both memories until the operation has ended; the piece is within `from`, and
+                // `into`, where used, has the same length.
                 let request = unsafe {
                     let to = match is_target {
                         true => into.add(at).cast(),
@@ -225,7 +225,8 @@ impl Ranks {
             Running::of_bytes(session, operation, bytes, |shape, request| {
                 let (count, raw) = (shape.count, shape.raw);
                 let (sent, received) = (start.cast(), into.cast());
-                // SAFETY: the request owns both memories until it has ended, and the root's is as long as all together.
+                // SAFETY: the request owns both memories until the operation has ended, and the root's is as long as all
+                // together.
                 unsafe {
                     ffi::MPI_Igather(
                         sent,
@@ -328,7 +329,7 @@ fn wrong_length(operation: Operation, what: &'static str, len: usize, needed: us
     }
 }
 
-/// The start of the memory for a result, which has to be there on the rank that gets it.
+/// The start of the memory for a result. The rank of the result has to have the memory.
 fn target<T>(
     operation: Operation,
     is_target: bool,

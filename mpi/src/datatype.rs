@@ -1,8 +1,8 @@
 //! MPI's types of elements, and of memory with more elements than MPI counts.
 //!
-//! Counts of MPI are numbers of C's type `int`. Memory of more bytes is described as one element of a type that is put
-//! together of large blocks and a rest (Hammond and others, *To INT_MAX... and beyond!*, 2014); the receiver may describe the
-//! same bytes in another way.
+//! Counts of MPI are numbers of C's type `int`. Memory of more bytes is described as one element of a type, put together of
+//! large blocks and a rest (Hammond and others, *To INT_MAX... and beyond!*, 2014); the receiver may describe the same bytes
+//! in another way.
 
 use std::os::raw::c_int;
 
@@ -10,12 +10,12 @@ use mpi::ffi;
 
 use crate::error::{MpiError, Operation, check};
 
-/// A number that MPI's own operators combine.
+/// A number for MPI's own operators to combine.
 ///
 /// # Safety
 /// [`Number::raw`] names the type of MPI with the representation of the Rust type.
 pub unsafe trait Number: bytemuck::Pod + Send + 'static {
-    /// Whether it has bits to combine.
+    /// Whether the number has bits to combine.
     const IS_INTEGER: bool;
 
     /// MPI's type.
@@ -50,7 +50,7 @@ numbers! {
     f64: RSMPI_DOUBLE, false;
 }
 
-/// A type that was put together, and is freed when it is dropped.
+/// A type put together of others, freed on drop.
 pub(crate) struct Datatype(ffi::MPI_Datatype);
 
 // SAFETY: handles of MPI are names, valid in all threads of the process.
@@ -114,9 +114,10 @@ pub(crate) fn bytes(operation: Operation, bytes: u64, most: u64) -> Result<Shape
     })
 }
 
-/// Bytes of a block, how many there are, and the bytes behind them. No number is above `most`, where bytes have its square at most.
+/// Bytes of a block, how many there are, and the bytes behind the blocks. No number is above `most`, where bytes have its
+/// square at most.
 fn blocks(bytes: u64, most: u64) -> (u64, u64, u64) {
-    // Large enough that their number can be counted, and a power of two where that is possible.
+    // Large enough for a countable number of blocks, and a power of two where possible.
     let least = bytes.div_ceil(most);
     let block = least.next_power_of_two().min(most);
     (block, bytes / block, bytes % block)

@@ -1,4 +1,4 @@
-//! Why a message, or an operation of all ranks, did not come to its end.
+//! Why a message, or an operation of all ranks, did not come to an end.
 
 use std::fmt;
 use std::os::raw::{c_char, c_int};
@@ -12,7 +12,7 @@ use tombolo::device::WaitError;
 use tombolo::kernel::KernelError;
 use tombolo::launch::LaunchError;
 
-/// What was under way: the name of the operation, and whom it was with. Part of every error of one.
+/// An operation under way: the name, and the other rank. Part of every error of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operation {
     /// The operation, as MPI calls it.
@@ -54,19 +54,19 @@ pub enum MpiError {
         "the MPI library offers {provided} and the runtime needs MPI_THREAD_MULTIPLE: take a library built with threads"
     )]
     Threads {
-        /// What the library offers.
+        /// The level of threads offered by the library.
         provided: String,
     },
     /// The `Mpi` value is gone.
     #[error("{operation}: MPI was finalized: keep the `Mpi` value until all ranks are done")]
     Finalized {
-        /// What was asked for.
+        /// The operation asked for.
         operation: Operation,
     },
     /// There is no such rank.
     #[error("{operation}: there are {size} ranks, from 0 on")]
     NoRank {
-        /// What was asked for, with the rank.
+        /// The operation asked for, with the rank.
         operation: Operation,
         /// How many ranks there are.
         size: i32,
@@ -74,21 +74,21 @@ pub enum MpiError {
     /// A tag below zero, or above what the MPI library has.
     #[error("{operation}: tags are between 0 and {most}")]
     Tag {
-        /// What was asked for, with the tag.
+        /// The operation asked for, with the tag.
         operation: Operation,
         /// The largest tag.
         most: i32,
     },
-    /// Memory of a length that the operation has no use for.
+    /// Memory of an unsuitable length for the operation.
     #[error("{operation}: {what} has {len} elements, and needs {needed}")]
     Length {
-        /// What was asked for.
+        /// The operation asked for.
         operation: Operation,
         /// Which memory.
         what: &'static str,
-        /// Its elements.
+        /// The elements of the memory.
         len: usize,
-        /// How many there have to be.
+        /// How many elements there have to be.
         needed: usize,
     },
     /// Floating-point numbers have no bits to combine.
@@ -96,14 +96,14 @@ pub enum MpiError {
         "{operation}: `{element}` has no operator {operator:?}: take an integer type, or an operator in WGSL"
     )]
     NoOperator {
-        /// What was asked for.
+        /// The operation asked for.
         operation: Operation,
         /// The operator.
         operator: Operator,
         /// The type of the elements.
         element: &'static str,
     },
-    /// The elements of an operator in WGSL are of another size than those of Rust.
+    /// The elements of an operator in WGSL are of another size than the elements in Rust.
     #[error(
         "an array of `{wgsl}` has {stride} bytes for each element, and `{element}` has {bytes}: take types of one layout"
     )]
@@ -114,10 +114,10 @@ pub enum MpiError {
         stride: usize,
         /// The type in Rust.
         element: &'static str,
-        /// Its bytes.
+        /// Bytes of the type in Rust.
         bytes: usize,
     },
-    /// The message is longer than the memory for it.
+    /// The message is longer than the memory of the receive.
     #[error(
         "{operation}: the message is longer than the {capacity} bytes there are for it; receive into more"
     )]
@@ -132,15 +132,15 @@ pub enum MpiError {
         "{operation}: not done within {waited:?}; has every rank made its call, and in the same order?"
     )]
     Deadline {
-        /// What was waited for.
+        /// The awaited operation.
         operation: Operation,
         /// How long.
         waited: Duration,
     },
-    /// Another rank has failed: by its own word, or by MPI's.
+    /// Another rank has failed: by the rank's own report, or by MPI's.
     #[error("{operation}: rank {} has failed: {reason}", rank_text(*.rank))]
     RankFailed {
-        /// What was under way here.
+        /// The operation under way here.
         operation: Operation,
         /// The failed rank, where known.
         rank: Option<i32>,
@@ -162,14 +162,14 @@ pub enum MpiError {
     /// An error of the MPI library.
     #[error("{operation}: {message} (MPI error class {class})")]
     Library {
-        /// What was under way.
+        /// The operation under way.
         operation: Operation,
         /// The class of the error, of MPI's section 9.4.
         class: i32,
         /// The library's words.
         message: String,
     },
-    /// No function of this name, or one of other types, is served by the rank.
+    /// No function of the name, or only a function of other types, is served by the rank.
     #[error("rank {rank} serves no function `{name}` of the types {types}: it has {served}")]
     NoFunction {
         /// The rank.
@@ -178,10 +178,10 @@ pub enum MpiError {
         name: String,
         /// The types of its calls in Rust.
         types: String,
-        /// The functions that are served, with theirs.
+        /// The served functions, with the types of each.
         served: String,
     },
-    /// The function failed on the rank that serves it.
+    /// The function failed on the serving rank.
     #[error("`{name}` failed on rank {rank}: {reason}")]
     Call {
         /// The rank.
@@ -194,18 +194,18 @@ pub enum MpiError {
     /// A thread could not be started.
     #[error("no thread for {what}: {reason}")]
     Thread {
-        /// What the thread is for.
+        /// The thread's purpose.
         what: &'static str,
         /// The system's words.
         reason: String,
     },
-    /// A buffer that a message is from or for.
+    /// A buffer to send from or to receive into.
     #[error(transparent)]
     Buffer(#[from] BufferError),
     /// Memory of the host or of a device.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// A read of what a device has combined.
+    /// A read of values combined by a device.
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The text of an operator.
@@ -214,7 +214,7 @@ pub enum MpiError {
     /// A launch of an operator.
     #[error(transparent)]
     Launch(Box<LaunchError>),
-    /// A launch that an operator waits for.
+    /// A launch awaited by an operator.
     #[error(transparent)]
     Wait(#[from] WaitError),
 }
@@ -243,7 +243,7 @@ pub(crate) fn check(operation: Operation, code: c_int, capacity: u64) -> Result<
     let mut class = 0;
     let mut text = [0u8; ffi::MPI_MAX_ERROR_STRING as usize];
     let mut len = 0;
-    // SAFETY: both functions write to what they are given, the text up to the length that MPI itself names.
+    // SAFETY: both functions write to the given places, the text up to the length named by MPI itself.
     unsafe {
         ffi::MPI_Error_class(code, &raw mut class);
         ffi::MPI_Error_string(code, text.as_mut_ptr().cast::<c_char>(), &raw mut len);

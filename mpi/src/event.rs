@@ -1,4 +1,4 @@
-//! The ends of requests, without their memory: for whoever waits and does not own.
+//! The ends of requests, without their memory: for waiting without owning.
 
 use std::fmt;
 use std::sync::Arc;

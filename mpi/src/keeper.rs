@@ -1,7 +1,7 @@
-//! The keeper: looks after requests that nobody waits for, and after those that futures wait for.
+//! The keeper: looks after requests without a waiter, and after requests awaited by futures.
 //!
-//! One thread for a session, started by the first request that needs it. The thread looks at each of its requests in turn,
-//! which moves MPI on as well, and parks while there are none.
+//! One thread for a session, started by the first request in need of the keeper. The thread looks at each kept request in
+//! turn, which moves MPI on as well, and parks while there are none.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -31,7 +31,7 @@ struct Kept {
 }
 
 impl Keeper {
-    /// Keeps a request that was dropped, until MPI is done with its memory.
+    /// Keeps a dropped request, until MPI is done with the memory.
     pub(crate) fn keep(&self, request: Arc<dyn Look>) {
         if let Err(error) = self.look_after(Arc::clone(&request)) {
             log::error!("the memory of a request is never given back: {error}");
@@ -74,7 +74,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Takes receives back, and waits for what is left as long as `most`.
+    /// Takes receives back, and waits for the remaining requests as long as `most`.
     pub(crate) fn wind_up(&self, most: Duration) {
         let begun = Instant::now();
         let mut left = lock(&self.shared.kept).requests.clone();
@@ -95,7 +95,8 @@ impl Keeper {
         }
     }
 
-    /// Ends the thread. By now MPI is closed: what is left ends with [`MpiError::Finalized`], and whoever awaits it is woken.
+    /// Ends the thread. By now MPI is closed: the remaining requests end with [`MpiError::Finalized`], and waiting tasks are
+    /// woken.
     pub(crate) fn close(&self) {
         lock(&self.shared.kept).is_closed = true;
         self.shared.has_work.notify_one();

@@ -1,7 +1,7 @@
 //! Ranks of MPI for [Tombolo](tombolo): where one machine is not enough.
 //!
 //! Each rank is a process with a context and devices of its own. Ranges of buffers travel between ranks as messages
-//! ([`Ranks::isend`], [`Ranks::ireceive`]), from and to memory that devices use anyway ([`memory`]). All ranks together
+//! ([`Ranks::isend`], [`Ranks::ireceive`]), from and to memory in use by devices anyway ([`memory`]). All ranks together
 //! broadcast, gather, scatter and reduce.
 //!
 //! ```no_run
@@ -23,12 +23,14 @@
 //!
 //! # How the rooms connect
 //!
-//! `session.rs` starts and ends MPI, by the crate `mpi` (rsmpi), and looks for ranks that have failed. `request.rs` has what is under
-//! way, and `keeper.rs` what nobody waits for; `point_to_point.rs` and `collective.rs` begin operations on [`memory`], whose bytes
-//! `datatype.rs` describes to MPI; `wgsl_operator.rs` combines on devices; `server/` calls other ranks' functions.
+//! `session.rs` starts and ends MPI, by the crate `mpi` (rsmpi), and looks for failed ranks. `request.rs` has the requests
+//! under way, and `keeper.rs` the requests without a waiter; `point_to_point.rs` and `collective.rs` begin operations on
+//! [`memory`], whose bytes `datatype.rs` describes to MPI; `wgsl_operator.rs` combines on devices; `server/` calls other
+//! ranks' functions.
 //!
-//! MPI's functions are called by rsmpi's bindings and not by its safe layer: that one has no results, since MPI ends the process at an
-//! error unless told otherwise, and its requests borrow memory until the end of a scope.
+//! MPI's functions are called by rsmpi's bindings and not by rsmpi's safe layer. The safe layer has no results, since MPI
+//! ends the process at an error unless told otherwise, and requests of the safe layer borrow memory until the end of a
+//! scope.
 //!
 //! Every wait may have a deadline, and every error names the operation, the other rank and the tag. See `docs/mpi.md`.
 #![warn(missing_docs)]

@@ -1,16 +1,16 @@
-//! Memory that messages are sent from and received into, without a copy of their own.
+//! Memory to send messages from and to receive messages into, without an extra copy.
 //!
-//! A request owns its memory until MPI is done with it, and gives it back then: what is borrowed could be let go by
-//! `mem::forget` while the network still writes there. So the memory is one of these:
+//! A request owns its memory until MPI is done with the memory, and then gives the memory back: borrowed memory could be let
+//! go by `mem::forget` while the network still writes there. So messages use the following kinds of memory:
 //!
 //! | memory | the bytes | the way to a device |
 //! | --- | --- | --- |
 //! | [`PinnedVec`] | of the host, imported by devices | one copy by the device, without staging |
 //! | `Vec<T, HeapAllocator>` of `allocator_api2` | in the shared heap | none: kernels follow pointers there |
 //! | [`MappedRead`], [`MappedWrite`] | the host's view of a range of a `Buffer` | the planner brings the range, and no more |
-//! | `Vec`, `Box<[T]>`, `Arc` of what is only sent | of the host | staged |
+//! | `Vec`, `Box<[T]>`, `Arc` of memory only to send | of the host | staged |
 //!
-//! [`part`] takes a range of any of them.
+//! [`part`] takes a range of memory of any kind.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ use tombolo::heap::HeapAllocator;
 
 use crate::error::{MpiError, Operation};
 
-/// Memory that a message can be sent from.
+/// Memory to send a message from.
 ///
 /// # Safety
-/// The elements stay at their address while the value is neither changed nor dropped, also when it is moved, and nobody
-/// writes them meanwhile.
+/// The elements stay at their address while the value is neither changed nor dropped, also when the value is moved, and
+/// nobody writes the elements meanwhile.
 pub unsafe trait SendMemory: Send + 'static {
     /// The type of the elements.
     type Item: Pod;
@@ -35,7 +35,7 @@ pub unsafe trait SendMemory: Send + 'static {
     fn elements(&self) -> &[Self::Item];
 }
 
-/// Memory that a message can be received into.
+/// Memory to receive a message into.
 ///
 /// # Safety
 /// As [`SendMemory`], and nobody reads the elements either.
@@ -43,14 +43,14 @@ pub unsafe trait ReceiveMemory: Send + 'static {
     /// The type of the elements.
     type Item: Pod;
 
-    /// The elements, as ones that are about to change.
+    /// The elements, about to change.
     fn elements_mut(&mut self) -> &mut [Self::Item];
 }
 
-/// Memory that is a slice of its elements. Whoever names the memory says why the elements stay where they are.
+/// Memory that is a slice of its elements. Each use of the macro says why the elements stay in place.
 macro_rules! slices {
     (unsafe SendMemory for $($memory:ty),*) => {$(
-        // SAFETY: the macro's caller promises it.
+        // SAFETY: promised by the macro's caller.
         unsafe impl<T: Pod + Send> SendMemory for $memory {
             type Item = T;
 
@@ -75,25 +75,24 @@ macro_rules! slices {
     };
 }
 
-// SAFETY: the elements lie in a region of their own, which the vector owns; devices write there only while they have borrowed the
-// vector.
+// SAFETY: the elements lie in a separate region, owned by the vector; devices write there only while borrowing the vector.
 slices!(unsafe both for PinnedVec<T>);
 
-// SAFETY: the elements lie in an allocation that the vector, or the box, owns.
+// SAFETY: the elements lie in an allocation owned by the vector, or by the box.
 slices!(unsafe both for Vec<T>, Box<[T]>);
 
-// SAFETY: the elements lie in a block of the heap that the vector owns. Whoever has made the allocator answers for launches
-// that reach the block (`SharedHeap::allocator`): a message counts as a use of the collection by the host.
+// SAFETY: the elements lie in a block of the heap, owned by the vector. The maker of the allocator answers for launches
+// reaching the block (`SharedHeap::allocator`): a message counts as a use of the collection by the host.
 slices!(unsafe both for allocator_api2::vec::Vec<T, HeapAllocator>);
 
-// SAFETY: the mapping owns its values, and refuses launches that would write the range.
+// SAFETY: the mapping owns the values, and refuses launches that would write the range.
 slices!(unsafe SendMemory for MappedRead<T>);
 
-// SAFETY: the mapping owns its values, and refuses launches that use the range. All elements count as changed: behind a
-// shorter message they keep what they were mapped with.
+// SAFETY: the mapping owns the values, and refuses launches using the range. All elements count as changed: elements behind
+// a shorter message keep the values of the mapping.
 slices!(unsafe ReceiveMemory for MappedWrite<T>);
 
-// SAFETY: the elements stay where they are behind a count, and nobody writes what is shared.
+// SAFETY: the elements stay in place behind a count, and nobody writes shared memory.
 unsafe impl<M: SendMemory + Sync> SendMemory for Arc<M> {
     type Item = M::Item;
 
@@ -119,7 +118,7 @@ impl<M> Part<M> {
 /// A range of elements of `memory`, to be sent or received into.
 ///
 /// # Errors
-/// [`MpiError::Length`] for a range that begins behind its end, or ends behind the memory's.
+/// [`MpiError::Length`] for a range with the start behind the end, or with the end behind the memory's.
 pub fn part<M: SendMemory>(memory: M, range: Range<usize>) -> Result<Part<M>, MpiError> {
     let len = memory.elements().len();
     if range.start > range.end || range.end > len {
@@ -133,8 +132,8 @@ pub fn part<M: SendMemory>(memory: M, range: Range<usize>) -> Result<Part<M>, Mp
     Ok(Part { memory, range })
 }
 
-// SAFETY: the elements are some of those of the memory, and the range was checked against a length that does not change
-// while the memory is owned here.
+// SAFETY: the elements are some of the memory's elements, and the range was checked against the memory's length, which does
+// not change while the memory is owned here.
 unsafe impl<M: SendMemory> SendMemory for Part<M> {
     type Item = M::Item;
 

@@ -1,11 +1,11 @@
-//! Operators that MPI itself combines numbers with.
+//! MPI's own operators, for numbers.
 
 use mpi::ffi;
 
 use crate::datatype::Number;
 use crate::error::{MpiError, Operation};
 
-/// How numbers of all ranks are combined, element by element. The order in which floating-point numbers are added is the
+/// How numbers of all ranks are combined, element by element. The order of additions of floating-point numbers is the
 /// library's own ([`WgslOperator`](crate::WgslOperator) goes by rank).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -18,11 +18,11 @@ pub enum Operator {
     Min,
     /// The greatest.
     Max,
-    /// The bits that all have; of integers.
+    /// The bits set on all ranks; of integers.
     BitAnd,
-    /// The bits that any has; of integers.
+    /// The bits set on any rank; of integers.
     BitOr,
-    /// The bits that an odd number of ranks have; of integers.
+    /// The bits set on an odd number of ranks; of integers.
     BitXor,
 }
 

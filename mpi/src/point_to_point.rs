@@ -18,7 +18,7 @@ pub(crate) fn bytes_of<T: bytemuck::Pod>(elements: &[T]) -> (*const u8, u64) {
     (elements.as_ptr().cast(), size_of_val(elements) as u64)
 }
 
-/// As [`bytes_of`], for memory that MPI writes.
+/// As [`bytes_of`], for memory written by MPI.
 pub(crate) fn bytes_of_mut<T: bytemuck::Pod>(elements: &mut [T]) -> (*mut u8, u64) {
     (elements.as_mut_ptr().cast(), size_of_val(elements) as u64)
 }
@@ -38,7 +38,7 @@ pub(crate) fn isend_on<M: SendMemory>(
         let _span = span!("mpi send", bytes = bytes, to = to);
         Running::of_bytes(session, operation, bytes, |shape, request| {
             let (count, raw) = (shape.count, shape.raw);
-            // SAFETY: the request owns the memory until it has ended.
+            // SAFETY: the request owns the memory until the operation has ended.
             unsafe { ffi::MPI_Isend(start.cast(), count, raw, to, tag, communicator, request) }
         })
     })
@@ -56,7 +56,7 @@ pub(crate) fn ireceive_on<M: ReceiveMemory>(
         let _span = span!("mpi receive", bytes = bytes, from = from);
         Running::of_bytes(session, operation, bytes, |shape, request| {
             let (count, raw) = (shape.count, shape.raw);
-            // SAFETY: the request owns the memory until it has ended, and nobody else looks at the elements.
+            // SAFETY: the request owns the memory until the operation has ended, and nobody else looks at the elements.
             unsafe { ffi::MPI_Irecv(start.cast(), count, raw, from, tag, communicator, request) }
         })
     })
@@ -79,11 +79,11 @@ impl Ranks {
         isend_on(&self.session, operation, (self.raw(), to, tag), memory)
     }
 
-    /// Begins to receive a message into `memory`. A shorter message leaves the elements behind it as they were
+    /// Begins to receive a message into `memory`. A shorter message leaves the remaining elements unchanged
     /// ([`Request::wait_with_envelope`] has the length).
     ///
     /// # Errors
-    /// As [`Ranks::isend`]. [`MpiError::Truncated`], of the wait, for a message that is longer than the memory.
+    /// As [`Ranks::isend`]. [`MpiError::Truncated`], of the wait, for a message longer than the memory.
     pub fn ireceive<M: ReceiveMemory>(
         &self,
         memory: M,
@@ -133,7 +133,7 @@ impl Ranks {
         Ok((sent.wait()?, received))
     }
 
-    /// Looks for a message that was not received yet: from whom, with which tag, and how long it is.
+    /// Looks for a message not received yet: source, tag and length.
     ///
     /// # Errors
     /// As [`Ranks::isend`].
@@ -188,7 +188,7 @@ pub(crate) fn probe(
     let _open = session.enter(operation)?;
     let (mut is_there, mut bytes) = (0, 0);
     let mut status = MaybeUninit::<ffi::MPI_Status>::zeroed();
-    // SAFETY: MPI writes whether there is a message, and its status.
+    // SAFETY: MPI writes whether there is a message, and the message's status.
     let code = unsafe {
         ffi::MPI_Iprobe(
             rank,

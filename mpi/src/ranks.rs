@@ -1,4 +1,4 @@
-//! The ranks: who there is, and what is common to all their operations.
+//! The ranks of a session, and the common parts of their operations.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use mpi::traits::AsRaw;
 use crate::error::{MpiError, Operation};
 use crate::session::Session;
 
-/// All ranks of a session, as this rank sees them. Cheap to clone, and for any thread.
+/// All ranks of a session, as seen by this rank. Cheap to clone, and for any thread.
 #[derive(Clone)]
 pub struct Ranks {
     pub(crate) session: Arc<Session>,
@@ -21,7 +21,7 @@ pub struct Ranks {
 pub enum Source {
     /// From any rank.
     Any,
-    /// From this rank alone.
+    /// From the given rank alone.
     Rank(i32),
 }
 
@@ -36,7 +36,7 @@ impl From<i32> for Source {
 pub enum Tag {
     /// Any tag.
     Any,
-    /// This tag alone.
+    /// The given tag alone.
     Is(i32),
 }
 
@@ -61,12 +61,12 @@ impl Ranks {
         self.session.size
     }
 
-    /// The rank `steps` behind this one, on a ring of all.
+    /// The rank `steps` behind this rank, on a ring of all.
     pub fn after(&self, steps: i32) -> i32 {
         self.on_ring(i64::from(steps))
     }
 
-    /// The rank `steps` in front of this one, on a ring of all.
+    /// The rank `steps` in front of this rank, on a ring of all.
     pub fn before(&self, steps: i32) -> i32 {
         self.on_ring(-i64::from(steps))
     }
@@ -80,13 +80,13 @@ impl Ranks {
         self.session.most_tag
     }
 
-    /// How long waits take at most that are given no time: [`Options::timeout`](crate::Options::timeout).
+    /// How long a wait without an explicit time takes at most: [`Options::timeout`](crate::Options::timeout).
     pub fn timeout(&self) -> Option<Duration> {
         self.session.timeout()
     }
 
-    /// Tells all other ranks that this one has failed: their waits, and whatever they begin, fail with
-    /// [`MpiError::RankFailed`] and these words. A rank that another one's failure was told to has nothing more to tell.
+    /// Reports the failure of this rank to all other ranks: their waits, and all operations begun later, fail with
+    /// [`MpiError::RankFailed`] and `reason`. A rank with the report of another rank's failure has nothing more to report.
     pub fn fail(&self, reason: &str) {
         self.session.tell_failure(reason);
     }

@@ -1,10 +1,10 @@
 //! Requests: messages and operations of all ranks that are under way.
 //!
 //! # How it works
-//! 1. A [`Request`] and whoever else looks after it share a [`Core`], which owns the memory and MPI's own requests. Memory
-//!    goes into the core before MPI learns its address, and comes out when MPI is done. A request that is forgotten leaks
-//!    its memory; one that is dropped leaves its core to the keeper ([`crate::keeper`]), until MPI is done.
-//! 2. Whoever waits moves MPI on: each look is an `MPI_Test`. Looks are close to each other at first, and rarer later.
+//! 1. A [`Request`], its events and the keeper share a [`Core`], which owns the memory and MPI's own requests. Memory goes
+//!    into the core before MPI learns the address, and comes out when MPI is done. A forgotten request leaks its memory; a
+//!    dropped request leaves its core to the keeper ([`crate::keeper`]), until MPI is done.
+//! 2. A waiting thread moves MPI on: each look is an `MPI_Test`. Looks are close to each other at first, and rarer later.
 //! 3. A future has the keeper's thread look, and is woken by the thread when the request has ended.
 
 use std::fmt;
@@ -25,7 +25,7 @@ use crate::event::{EventCore, RequestEvent};
 use crate::session::Session;
 use crate::span::span;
 
-/// How long MPI may take to take a receive back, which needs no other rank.
+/// How long MPI may take to take a receive back; no other rank is needed.
 const CANCELLING: Duration = Duration::from_millis(100);
 
 /// Where a request stands.
@@ -40,18 +40,18 @@ pub enum RequestStatus {
     Failed,
 }
 
-/// What a message was like.
+/// Source, tag and length of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Envelope {
-    /// The rank that has sent it.
+    /// The sending rank.
     pub source: i32,
-    /// Its tag.
+    /// The message's tag.
     pub tag: i32,
-    /// Its bytes.
+    /// The message's bytes.
     pub bytes: u64,
 }
 
-/// How a request has ended, and what came with it.
+/// How a request has ended: with the envelope, or with the error.
 type Ended = Result<Envelope, MpiError>;
 
 /// MPI's side of a request. MPI's handles go from thread to thread: the library was started with `MPI_THREAD_MULTIPLE`.
@@ -61,7 +61,7 @@ pub(crate) struct Running {
     pub(crate) types: Vec<Datatype>,
     /// MPI was asked to take the receive back. Asked twice, Open MPI's `MPI_Cancel` follows a pointer to nowhere.
     pub(crate) is_cancelled: bool,
-    /// The first failure of one of them, also of its begin; the others keep the memory until they have ended.
+    /// The first failure of a request, also of its begin; the other requests keep the memory until they have ended.
     pub(crate) failed: Option<MpiError>,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Running {
 unsafe impl Send for Running {}
 
 impl Running {
-    /// Nothing, which has ended when it begins.
+    /// No requests: ended from the beginning.
     pub(crate) fn none() -> Self {
         Self {
             requests: Vec::new(),
@@ -79,7 +79,7 @@ impl Running {
         }
     }
 
-    /// Begins one operation of MPI on `bytes` bytes: `start` gets their type and count, and has MPI write the request.
+    /// Begins an operation of MPI on `bytes` bytes: `start` gets their type and count, and has MPI write the request.
     pub(crate) fn of_bytes(
         session: &Session,
         operation: Operation,
@@ -108,7 +108,7 @@ struct Inner {
     wakers: Vec<Waker>,
 }
 
-/// What a request and the keeper share.
+/// The state shared by a request and the keeper.
 pub(crate) struct Core<M> {
     pub(crate) session: Arc<Session>,
     operation: Operation,
@@ -120,12 +120,12 @@ pub(crate) struct Core<M> {
     memory: Mutex<Option<M>>,
 }
 
-/// The value behind a mutex, whose holders leave it whole also where they panic.
+/// The value behind a mutex. Every holder leaves the value whole, also in a panic.
 pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the keeper knows of a request.
+/// The keeper's view of a request.
 pub(crate) trait Look: Send + Sync {
     /// Looks once; whether the request has ended.
     fn look(&self) -> bool;
@@ -144,7 +144,7 @@ impl<M: Send> Look for Core<M> {
 }
 
 impl<M: Send + 'static> Core<M> {
-    /// Begins an operation: `begin` gets the memory at the place that it keeps until the end.
+    /// Begins an operation: `begin` gets the memory, whose place stays the same until the end.
     pub(crate) fn begin(
         session: &Arc<Session>,
         operation: Operation,
@@ -175,7 +175,7 @@ impl<M: Send + 'static> Core<M> {
                 inner.state = State::Running(running);
             }
         }
-        // Dropping the request leaves what has begun to the keeper.
+        // Dropping the request leaves begun operations to the keeper.
         let request = Request { core };
         refused.map_or(Ok(request), Err)
     }
@@ -210,7 +210,7 @@ impl<M> Core<M> {
         while let Some(request) = running.requests.first_mut() {
             let mut is_done: c_int = 0;
             let mut status = MaybeUninit::<ffi::MPI_Status>::zeroed();
-            // SAFETY: the request is live, and the memory that it names is owned by this core.
+            // SAFETY: the request is live, and the memory named by the request is owned by this core.
             let code = unsafe { ffi::MPI_Test(request, &raw mut is_done, status.as_mut_ptr()) };
             if code == ffi::MPI_SUCCESS as c_int && is_done == 0 {
                 return None;
@@ -235,13 +235,13 @@ impl<M> Core<M> {
         Some(running.failed.take().map_or(Ok(last), Err))
     }
 
-    /// The memory, and the types that describe it, are never given back.
+    /// The memory, and the types describing the memory, are never given back.
     fn leave_to_mpi(&self, running: &mut Running) {
         std::mem::forget(lock(&self.memory).take());
         running.types.drain(..).for_each(std::mem::forget);
     }
 
-    /// What is known of anything but a receive.
+    /// The envelope of any operation but a receive.
     fn envelope(&self) -> Envelope {
         Envelope {
             source: self.operation.peer.unwrap_or_default(),
@@ -250,7 +250,7 @@ impl<M> Core<M> {
         }
     }
 
-    /// How one of MPI's requests has ended.
+    /// How a request of MPI has ended.
     fn ended(&self, code: c_int, status: &ffi::MPI_Status) -> Ended {
         let operation = self.operation;
         check(operation, code, self.capacity)?;
@@ -286,7 +286,7 @@ impl<M> Core<M> {
         }
     }
 
-    /// Waits until the request has ended, the deadline has passed, or another rank has told of its failure.
+    /// Waits until the request has ended, the deadline has passed, or another rank has reported a failure.
     fn wait_until(&self, timeout: Option<Duration>) -> Result<(), MpiError> {
         let _span = span!("mpi wait", operation = self.operation.name);
         let begun = Instant::now();
@@ -313,10 +313,10 @@ impl<M> Core<M> {
     }
 }
 
-/// A message or an operation of all ranks under way, which owns its memory and gives it back: [`Request::wait`], ask for the
-/// status, or `.await`.
+/// A message or an operation of all ranks under way. The request owns the memory, and gives the memory back:
+/// [`Request::wait`], ask for the status, or `.await`.
 ///
-/// Dropping the request lets a send, or an operation of all ranks, go on by itself, with its memory; a receive is taken
+/// Dropping the request lets a send, or an operation of all ranks, go on by itself, with the memory; a receive is taken
 /// back.
 ///
 /// ```no_run
@@ -336,24 +336,24 @@ pub struct Request<M: Send + 'static> {
 }
 
 impl<M: Send + 'static> Request<M> {
-    /// Waits until MPI is done with the memory, and gives it back.
+    /// Waits until MPI is done with the memory, and gives the memory back.
     ///
     /// # Errors
-    /// The operation's own failure; [`MpiError::Deadline`] after [`Options::timeout`](crate::Options::timeout), if there is
-    /// one; [`MpiError::RankFailed`] when another rank has told of its failure. In the last two cases the memory stays
-    /// with MPI until the operation has ended, and a receive is taken back.
+    /// The operation's own failure; [`MpiError::Deadline`] after [`Options::timeout`](crate::Options::timeout), if any;
+    /// [`MpiError::RankFailed`] when another rank has reported a failure. In the last two cases the memory stays with MPI
+    /// until the operation has ended, and a receive is taken back.
     pub fn wait(self) -> Result<M, MpiError> {
         Ok(self.wait_with_envelope()?.0)
     }
 
-    /// As [`Request::wait`], and says from whom a message came, and how long it was.
+    /// As [`Request::wait`], with the source and the length of a message.
     ///
     /// # Errors
     /// As [`Request::wait`].
     pub fn wait_with_envelope(self) -> Result<(M, Envelope), MpiError> {
         match self.core.wait_until(self.core.session.timeout()) {
             Err(late @ MpiError::Deadline { .. }) if self.core.is_receive => {
-                // A message that has come since is not thrown away.
+                // A message that came meanwhile is not thrown away.
                 self.core.ask_to_cancel();
                 let _ = self.core.wait_until(Some(CANCELLING));
                 match self.take() {
@@ -368,7 +368,7 @@ impl<M: Send + 'static> Request<M> {
         }
     }
 
-    /// Waits at most for `timeout`. The request goes on after a deadline: wait again to see its end.
+    /// Waits at most for `timeout`. The request goes on after a deadline: wait again to see the end.
     ///
     /// # Errors
     /// [`MpiError::Deadline`], [`MpiError::RankFailed`], and the operation's own failure.
@@ -381,12 +381,13 @@ impl<M: Send + 'static> Request<M> {
         EventCore::status(&*self.core)
     }
 
-    /// Takes a receive back: it ends with [`MpiError::Cancelled`], unless a message was there before. Other requests go on.
+    /// Takes a receive back: the receive ends with [`MpiError::Cancelled`], unless a message was there before. Other
+    /// requests go on.
     pub fn cancel(&self) {
         self.core.ask_to_cancel();
     }
 
-    /// The end of the request as a value of its own, without its memory, for others to wait for.
+    /// The end of the request as a separate value, without the memory, for others to wait for.
     pub fn event(&self) -> RequestEvent {
         RequestEvent {
             core: Arc::clone(&self.core) as Arc<dyn EventCore>,
@@ -398,7 +399,7 @@ impl<M: Send + 'static> Request<M> {
         self.core.operation
     }
 
-    /// The memory, of a request that has ended.
+    /// The memory of an ended request.
     fn take(&self) -> Result<(M, Envelope), MpiError> {
         let operation = self.core.operation;
         let envelope = match &lock(&self.core.inner).state {
@@ -466,7 +467,7 @@ impl<M: Send + 'static> Future for RequestFuture<M> {
 }
 
 impl<M> Core<M> {
-    /// Whether the request has ended; if not, the waker is called when it has.
+    /// Whether the request has ended; if not, the waker is called at the end.
     fn poll_end(&self, waker: &Waker) -> bool {
         if self.advance() {
             return true;

@@ -1,12 +1,13 @@
 //! The session: MPI from its start to its end, once for each process.
 //!
 //! # How it works
-//! 1. MPI is started for any number of threads, and its communicator is duplicated: for messages of the program, for calls of
-//!    servers, for operators in WGSL, and for notices of failures. Errors of all of them are returned, where MPI's own default is to end everything.
-//! 2. Every call of MPI passes a gate ([`Session::enter`]), which the end of the session closes: handles and requests may
-//!    outlive the session, and find it closed.
-//! 3. A rank that fails tells all others by a notice, a message of its own. Whoever waits looks for notices from time to time,
-//!    because many MPI libraries tell nothing of a rank that has left, and its messages just never come.
+//! 1. MPI is started for any number of threads, and the communicator of all ranks is duplicated: for messages of the
+//!    program, for calls of servers, for operators in WGSL, and for notices of failures. Errors of all communicators are
+//!    returned, where MPI's own default is to end everything.
+//! 2. Every call of MPI passes a gate ([`Session::enter`]). The end of the session closes the gate: handles and requests may
+//!    outlive the session, and find the gate closed.
+//! 3. A failing rank reports the failure to all others by a notice, a separate message. A waiting thread looks for notices
+//!    from time to time, because many MPI libraries report nothing of a departed rank, whose messages just never come.
 
 use std::marker::PhantomData;
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -25,21 +26,21 @@ use crate::keeper::Keeper;
 use crate::ranks::Ranks;
 use crate::request::lock;
 
-/// How long the end of a session waits for requests that nobody waits for.
+/// How long the end of a session waits for requests without a waiter.
 const MOST_AT_END: Duration = Duration::from_secs(2);
 
 /// The longest text of a notice.
 const NOTICE_BYTES: usize = 1024;
 
-/// What holds for all operations of a session.
+/// Settings for all operations of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
-    /// How long waits take at most that are given no time of their own; `None`, the default, is without end. Ranks that make
-    /// unequal calls wait for each other: with a timeout they fail with [`MpiError::Deadline`], which names the call.
+    /// How long a wait without an explicit time takes at most; `None`, the default, is without end. Ranks with unequal calls
+    /// wait for each other: with a timeout the calls fail with [`MpiError::Deadline`], which names the call.
     pub timeout: Option<Duration>,
-    /// The largest count that is given to MPI, in elements. Longer memory is described by blocks, and reduced in pieces. The
-    /// default is what MPI's own counts can hold; a smaller one is for tests.
+    /// The largest count given to MPI, in elements. Longer memory is described by blocks, and reduced in pieces. The default
+    /// is the largest value of MPI's own counts; a smaller count is for tests.
     pub most_count: u64,
 }
 
@@ -52,19 +53,19 @@ impl Default for Options {
     }
 }
 
-/// MPI in this process: the one value that starts and ends it, on one thread. [`Mpi::ranks`] is what other threads get.
+/// MPI in this process: a single value starts and ends MPI, on one thread. Other threads get [`Mpi::ranks`].
 pub struct Mpi {
     session: Arc<Session>,
-    /// Ends MPI when it is dropped.
+    /// Ends MPI on drop.
     universe: Option<Universe>,
-    /// MPI ends on the thread that has started it.
+    /// MPI ends on the thread of the start.
     stays: PhantomData<*const ()>,
 }
 
-/// A communicator that MPI frees at its end: freeing is an operation of all ranks, some of which may have failed.
+/// A communicator, freed only by the end of MPI: freeing is an operation of all ranks, and some ranks may have failed.
 type Duplicate = ManuallyDrop<SimpleCommunicator>;
 
-/// What all handles and requests share.
+/// The state shared by all handles and requests.
 pub(crate) struct Session {
     /// Whether MPI may be called; closed by the end of the session.
     gate: RwLock<bool>,
@@ -77,14 +78,14 @@ pub(crate) struct Session {
     pub(crate) most_tag: i32,
     pub(crate) options: Options,
     pub(crate) keeper: Keeper,
-    /// How many calls of other ranks were begun: each has a tag of its own for its answer.
+    /// How many calls of other ranks were begun: each call has a tag of its own for the answer.
     pub(crate) call_numbers: AtomicU32,
-    /// The first rank that has told of its failure, and its words.
+    /// The first rank with a reported failure, and the words of the report.
     failed: Mutex<Option<(i32, String)>>,
 }
 
 impl Mpi {
-    /// Starts MPI, as one of the ranks that `mpirun` has started; as the only one where the program was started by itself.
+    /// Starts MPI, as a rank among the ranks started by `mpirun`; as the only rank where the program was started by itself.
     ///
     /// # Errors
     /// [`MpiError::AlreadyInitialized`], [`MpiError::Threads`], [`MpiError::Library`].
@@ -130,11 +131,11 @@ impl Mpi {
         })
     }
 
-    /// Starts MPI, runs `work`, and ends MPI. An error of `work` is told to all other ranks, whose waits fail with
-    /// [`MpiError::RankFailed`] and its words.
+    /// Starts MPI, runs `work`, and ends MPI. An error of `work` is reported to all other ranks, whose waits fail with
+    /// [`MpiError::RankFailed`] and the words of the error.
     ///
     /// # Errors
-    /// As [`Mpi::start`], and what `work` fails with.
+    /// As [`Mpi::start`], and the error of `work`.
     pub fn run<T, E: From<MpiError> + std::fmt::Display>(
         options: Options,
         work: impl FnOnce(&Ranks) -> Result<T, E>,
@@ -148,7 +149,7 @@ impl Mpi {
         done
     }
 
-    /// All ranks, for messages among them.
+    /// All ranks, for messages among ranks.
     pub fn ranks(&self) -> Ranks {
         Ranks::new(Arc::clone(&self.session))
     }
@@ -175,7 +176,7 @@ impl std::fmt::Debug for Mpi {
     }
 }
 
-/// A communicator of the same ranks, with messages of its own, whose errors are returned.
+/// A communicator of the same ranks, with separate messages, whose errors are returned.
 fn duplicated(world: &SimpleCommunicator) -> Result<Duplicate, MpiError> {
     let operation = Operation::new("start", None, None);
     let copy = world.duplicate();
@@ -189,12 +190,12 @@ fn duplicated(world: &SimpleCommunicator) -> Result<Duplicate, MpiError> {
     Ok(ManuallyDrop::new(copy))
 }
 
-/// The largest tag; MPI promises this one at least (MPI 3.1, section 8.1.2).
+/// The largest tag that MPI promises at least (MPI 3.1, section 8.1.2).
 const PROMISED_TAG: i32 = 32_767;
 
 fn most_tag(communicator: &SimpleCommunicator) -> i32 {
     let (mut value, mut is_set) = (std::ptr::null_mut::<c_void>(), 0);
-    // SAFETY: MPI writes the address of the attribute, and whether there is one.
+    // SAFETY: MPI writes the address of the attribute, and whether the attribute is set.
     unsafe {
         ffi::MPI_Comm_get_attr(
             communicator.as_raw(),
@@ -205,7 +206,7 @@ fn most_tag(communicator: &SimpleCommunicator) -> i32 {
     }
     match is_set == 0 || value.is_null() {
         true => PROMISED_TAG,
-        // SAFETY: this attribute is the address of a number of MPI's own, which stays.
+        // SAFETY: the attribute is the address of a permanent number of MPI's own.
         false => unsafe { *value.cast::<c_int>() },
     }
 }
@@ -249,13 +250,13 @@ impl Session {
         }
     }
 
-    /// The next notice, if one has come.
+    /// The next notice, if any has come.
     fn notice(&self, operation: Operation) -> Result<Option<(i32, String)>, MpiError> {
         let _open = self.enter(operation)?;
         let notices = self.notices.as_raw();
         let mut is_there = 0;
         let mut status = MaybeUninit::<ffi::MPI_Status>::zeroed();
-        // SAFETY: MPI writes whether there is a message, and its status.
+        // SAFETY: MPI writes whether there is a message, and the message's status.
         let code = unsafe {
             ffi::MPI_Iprobe(
                 ffi::RSMPI_ANY_SOURCE,
@@ -293,8 +294,9 @@ impl Session {
         Ok(Some((source, reason)))
     }
 
-    /// Tells all other ranks that this one has failed. Short messages, which no receiver has to wait for. Says nothing where
-    /// another rank has failed before: all have been told of that, and it is why this one fails.
+    /// Reports the failure of this rank to all other ranks. Short messages, which no receiver has to wait for. Reports
+    /// nothing where another rank has failed before: all ranks have the earlier report, and the earlier failure is the cause
+    /// of the failure here.
     pub(crate) fn tell_failure(&self, reason: &str) {
         let operation = Operation::new("a notice of failure", None, None);
         if self.check_others(operation).is_err() {

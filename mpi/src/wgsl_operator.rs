@@ -1,12 +1,12 @@
-//! Operators that programs write in WGSL, by which values of all ranks are combined on their devices.
+//! Operators in WGSL, written by programs, to combine the values of all ranks on the ranks' devices.
 //!
 //! # How it works
-//! 1. The operator's text becomes a kernel that combines two arrays, element by element.
-//! 2. Ranks combine in a binomial tree: in round `k`, a rank whose bit `k` is the lowest that is set sends what it has to the rank
-//!    without that bit, which combines it with its own behind the own one. So the result is `op(…op(op(v0, v1), op(v2, v3))…)`
-//!    with the values in the order of ranks: an associative operator need not commute, and every run has the same bits. The
-//!    number of rounds is the logarithm of the number of ranks.
-//! 3. What travels lies in pinned memory: the device copies there and from there, and MPI sends and receives there.
+//! 1. The operator's text becomes a kernel to combine two arrays, element by element.
+//! 2. Ranks combine in a binomial tree: in round `k`, a rank with bit `k` as the lowest set bit sends its values to the rank
+//!    without the bit. The receiving rank combines its own values, in front, with the received values, behind. So the result
+//!    is `op(…op(op(v0, v1), op(v2, v3))…)` with the values in the order of ranks: an associative operator need not commute,
+//!    and every run has the same bits. The number of rounds is the logarithm of the number of ranks.
+//! 3. Values of messages lie in pinned memory: the device copies there and from there, and MPI sends and receives there.
 
 use std::marker::PhantomData;
 
@@ -21,7 +21,7 @@ use crate::point_to_point::{ireceive_on, isend_on};
 use crate::ranks::Ranks;
 use crate::span::span;
 
-/// A function `op(a, b)` in WGSL that combines values of type `T` on one device.
+/// A function `op(a, b)` in WGSL to combine values of type `T` on one device.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -44,10 +44,10 @@ pub struct WgslOperator<T> {
 }
 
 impl<T: Pod + Send> WgslOperator<T> {
-    /// The operator `text`, which declares `fn op(a: E, b: E) -> E` for the WGSL type `element`, laid out as `T` is.
+    /// The operator `text`, declaring `fn op(a: E, b: E) -> E` for the WGSL type `element`, laid out as `T` is.
     ///
     /// # Errors
-    /// [`MpiError::Kernel`] for a text that is no such operator; [`MpiError::OperatorType`] for types of different sizes.
+    /// [`MpiError::Kernel`] for a text without such an operator; [`MpiError::OperatorType`] for types of different sizes.
     pub fn new(device: &Device, element: &str, text: &str) -> Result<Self, MpiError> {
         let text = format!(
             "{text}
@@ -96,7 +96,7 @@ fn operator_all(@builtin(global_invocation_id) id: vec3<u32>) {{
         let launch = launch.buffer("operator_left", left);
         let launch = launch.buffer("operator_right", right);
         let launch = launch.overwrite("operator_result", result);
-        // A failure of the launch is the answer of the read of its results.
+        // The read of the results returns a failure of the launch.
         launch.invocations(invocations).submit()?;
         Ok(())
     }
@@ -115,7 +115,8 @@ fn stride_of_result(kernel: &Kernel) -> usize {
     }
 }
 
-/// Buffers that operators read and write: a [`DeviceBuffer`] of the operator's device, or a [`Buffer`] of its context.
+/// Buffers for operators to read and write: a [`DeviceBuffer`] of the operator's device, or a [`Buffer`] of the device's
+/// context.
 pub trait Values<T: Pod>: sealed::Sealed {
     /// Elements.
     #[doc(hidden)]
@@ -162,11 +163,11 @@ macro_rules! values {
 
 values!(DeviceBuffer Buffer);
 
-/// What a rank has combined so far, in its own words: the values it was given, or what its device has made of them.
+/// The values combined by a rank so far: the given values, or the device's results.
 struct Combining<'a, T> {
     operator: &'a WgslOperator<T>,
     own: BufferArgument,
-    /// Results of the last round and of the one before, in turns: a launch does not write what it reads.
+    /// Results of the last round and of the round before, in turns: a launch does not write its own input.
     results: [Option<DeviceBuffer<T>>; 2],
     rounds: usize,
     len: usize,
@@ -178,7 +179,7 @@ impl<T: Pod + Send> Combining<'_, T> {
         self.results[last].as_ref()
     }
 
-    /// Combines what there is with values that ranks behind this one have combined.
+    /// Combines the values so far with the combined values of ranks behind this rank.
     fn add(&mut self, behind: &[T]) -> Result<(), MpiError> {
         let device = &self.operator.device;
         let right = device.buffer(behind)?;
@@ -196,7 +197,7 @@ impl<T: Pod + Send> Combining<'_, T> {
 }
 
 impl Ranks {
-    /// Combines the values of all ranks' `from`, at the root into `into`, which the other ranks leave out. Waits for the
+    /// Combines the values of all ranks' `from`, at the root into `into`; the other ranks leave `into` out. Waits for the
     /// result.
     ///
     /// # Errors
@@ -251,7 +252,7 @@ impl Ranks {
         into.store(&self.broadcast(values, 0)?)
     }
 
-    /// Combines all values at rank 0, which gets them.
+    /// Combines all values at rank 0; only rank 0 gets the result.
     fn to_first<T: Pod + Send, V: Values<T>>(
         &self,
         operation: Operation,

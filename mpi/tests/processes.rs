@@ -1,6 +1,7 @@
-//! Ranks that fail, and what the others are told: each scenario is a program of its own, which this one starts by `mpirun`.
+//! Failing ranks, and the reports to the other ranks: each scenario is a separate program, started by this program with
+//! `mpirun`.
 //!
-//! A scenario prints what its ranks have seen, a line for each, and the test looks for the lines.
+//! A scenario prints the observations of its ranks, a line for each, and the test looks for the lines.
 
 #[path = "ranks/filters.rs"]
 mod filters;
@@ -17,7 +18,7 @@ use filters::Filters;
 use tombolo_mpi::{Mpi, MpiError, Operator, Options};
 use watchdog::Watchdog;
 
-/// The variable with the name of the scenario that a process plays.
+/// The variable with the name of the scenario played by a process.
 const SCENARIO: &str = "TOMBOLO_MPI_SCENARIO";
 
 /// How long a scenario may take at most.
@@ -49,7 +50,7 @@ fn main() {
     if let Ok(name) = std::env::var(SCENARIO) {
         let found = SCENARIOS.iter().find(|(known, ..)| *known == name);
         let (_, _, play, _) = found.expect("the scenario is known");
-        // Ranks outlive a launcher that is killed.
+        // Ranks outlive a killed launcher.
         let watchdog = Watchdog::start(MOST);
         watchdog.begin(&name);
         return play();
@@ -66,7 +67,7 @@ fn main() {
     println!("scenarios of processes passed");
 }
 
-/// Plays a scenario on some ranks, and fails if they do not come to an end.
+/// Plays a scenario on some ranks, and fails if the ranks do not come to an end.
 fn start(name: &str, ranks: u32) -> Output {
     let program = std::env::current_exe().expect("the program has a name");
     let mut command = Command::new("mpirun");
@@ -105,7 +106,7 @@ fn say(line: String) {
     let _ = std::io::stdout().write_all(format!("{line}\n").as_bytes());
 }
 
-/// Rank 2 ends with an error; the others wait for a message of it, for all ranks, and begin something new.
+/// Rank 2 ends with an error; the others wait for a message of rank 2, for all ranks, and begin something new.
 fn an_error_is_told() {
     let mut told = Vec::new();
     let done = Mpi::run(options(MOST), |ranks| -> Result<(), MpiError> {
@@ -147,7 +148,7 @@ fn a_panic_is_told() {
     let mpi = Mpi::start_with(options(MOST)).unwrap();
     let ranks = mpi.ranks();
     if ranks.rank() == 1 {
-        // Not a message of the test's own: the panic is contained, and the session ends while it unwinds.
+        // Not a message of the test's own: the panic is contained, and the session ends during the unwinding.
         let work = std::panic::AssertUnwindSafe(move || {
             let _mpi = mpi;
             panic!("on purpose");
@@ -233,7 +234,8 @@ fn saw_equal_values(_: &Output, lines: &[String]) {
     assert_eq!(lines, ["0 equal", "1 equal", "2 equal"]);
 }
 
-/// Handles, a receive that never ends, and a thread that awaits what others never begin are still there when the session is not.
+/// Handles, a receive without end, and a thread awaiting an operation never begun by others are still there when the session
+/// is not.
 fn outliving() {
     let mpi = Mpi::start_with(options(MOST)).unwrap();
     let ranks = mpi.ranks();
@@ -285,7 +287,7 @@ fn saw_one_start(_: &Output, lines: &[String]) {
     assert_eq!(lines, ["once"]);
 }
 
-/// Rank 1 is ended from outside. Open MPI's launcher ends all ranks then, and there is nothing left to be told.
+/// Rank 1 is ended from outside. Open MPI's launcher ends all ranks then, and there is nothing left to be reported.
 fn killed() {
     let mpi = Mpi::start_with(options(MOST)).unwrap();
     let ranks = mpi.ranks();

@@ -2,7 +2,7 @@
 //!
 //!     magic (8 bytes) | width | height | steps made | heat, row by row        (numbers of 32 bits, little-endian)
 //!
-//! The file is complete or not there: it is written beside its name, and renamed.
+//! The file is complete or not there: written beside the final name, and then renamed.
 
 use std::error::Error;
 use std::fs::File;
@@ -13,7 +13,7 @@ use crate::cells::Plate;
 
 const MAGIC: &[u8; 8] = b"tombheat";
 
-/// Writes what is warm, after `steps` steps.
+/// Writes the heat of a plate, after `steps` steps.
 pub fn save(path: &Path, plate: &Plate, steps: u32) -> Result<(), Box<dyn Error>> {
     let beside = path.with_extension("part");
     let mut file = BufWriter::new(File::create(&beside)?);
@@ -28,7 +28,7 @@ pub fn save(path: &Path, plate: &Plate, steps: u32) -> Result<(), Box<dyn Error>
     Ok(std::fs::rename(beside, path)?)
 }
 
-/// Reads a plate, and the steps that it has made. What conducts is not in the file: it never changes.
+/// Reads a plate, and the number of steps made. The conducting matter is not in the file: matter never changes.
 pub fn load(path: &Path) -> Result<(Plate, u32), Box<dyn Error>> {
     let mut file = BufReader::new(File::open(path)?);
     let mut magic = [0; 8];

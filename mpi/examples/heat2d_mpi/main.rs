@@ -1,5 +1,5 @@
-//! The heat equation over ranks of MPI: each has some rows of the plate, on devices of its own, and exchanges the rows at the
-//! seams with its neighbours in every step, while its devices compute the rows between.
+//! The heat equation over ranks of MPI: each rank has some rows of the plate, on separate devices, and exchanges the rows at
+//! the seams with its neighbours in every step, while the devices compute the rows between.
 
 #[path = "../../../examples/heat2d/cells.rs"]
 mod cells;
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whatever a rank ends with, to be told to the others.
+/// The error at the end of a rank, to be reported to the others.
 struct Failure(Box<dyn Error>);
 
 impl From<MpiError> for Failure {
@@ -92,7 +92,7 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// Devices of the adapter that the environment chooses.
+/// Devices of the adapter chosen by the environment.
 fn open(context: &Context, count: u32) -> Result<Vec<Device>, Box<dyn Error>> {
     (0..count).map(|_| Ok(context.device()?)).collect()
 }
@@ -134,7 +134,7 @@ fn run(ranks: &Ranks, arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
         if let Some(plate) = simulation.gather(&first)? {
             checkpoint::save(path, &plate, made + left / 2)?;
         }
-        // Nobody reads before it is there.
+        // Nobody reads before the file is there.
         ranks.barrier()?;
         let (plate, steps) = checkpoint::load(path)?;
         left -= steps - made;

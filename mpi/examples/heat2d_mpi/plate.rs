@@ -1,9 +1,9 @@
-//! What the plate is like at first: computed by every rank for itself, in whole numbers, which are the same on every machine.
+//! The plate at first: computed by every rank for itself, in whole numbers, which are the same on every machine.
 
 use crate::cells::{DEGREE, Plate};
 
 impl Plate {
-    /// Some hot discs in a plate of copper, with a wall of cork that has gaps.
+    /// Some hot discs in a plate of copper, with a gapped wall of cork.
     pub fn new(width: u32, height: u32) -> Self {
         let cells = || (0..height).flat_map(|y| (0..width).map(move |x| (x, y)));
         Self {

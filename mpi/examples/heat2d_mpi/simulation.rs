@@ -1,9 +1,9 @@
-//! One rank's part of the plate: its rows, and a row of each neighbour.
+//! A rank's part of the plate: the own rows, and a row of each neighbour.
 //!
 //! # A step
-//! 1. The first and the last own row are computed, and read back as soon as they are there.
-//! 2. Both go to the neighbours, whose rows come into the buffer's rows around the own ones; the planner of the runtime knows
-//!    that these rows are new on the host, and brings them, and no others, to the device for the next step.
+//! 1. The first and the last own row are computed, and read back as soon as the results are there.
+//! 2. Both go to the neighbours, whose rows come into the buffer's rows around the own rows; the planner of the runtime
+//!    knows the neighbours' rows as new on the host, and brings only the new rows to the device for the next step.
 //! 3. Meanwhile the device computes the rows between.
 
 use std::error::Error;
@@ -15,7 +15,7 @@ use tombolo_mpi::{Ranks, Request};
 
 use crate::cells::{Plate, Strip};
 
-/// The rows of a rank, or of one of its devices.
+/// The rows of a rank, or of a device of the rank.
 pub fn rows_of(height: u32, index: u32, count: u32) -> Range<u32> {
     let begin = |index: u32| (u64::from(height) * u64::from(index) / u64::from(count)) as u32;
     begin(index)..begin(index + 1)
@@ -40,14 +40,14 @@ pub struct Simulation {
     held: Range<u32>,
     /// How warm the held rows are, in steps of even and of odd number.
     heat: [Buffer<i32>; 2],
-    /// What computes the first and the last own row, and the rows between; in steps of even and of odd number.
+    /// The launches for the first and the last own row, and for the rows between; in steps of even and of odd number.
     edges: Vec<[Launch; 2]>,
     interior: Vec<[Launch; 2]>,
     exchange: Exchange,
     steps: usize,
 }
 
-/// A row on its way out, and one on its way in.
+/// An outgoing row, and an incoming row.
 struct Neighbour {
     sent: Request<MappedRead<i32>>,
     received: Request<MappedWrite<i32>>,
@@ -94,7 +94,7 @@ impl Simulation {
             let kernel = device.kernel(&program, "advance", &Constants::new())?;
             let of_device = rows_of(own_rows, index as u32, devices.len() as u32);
             let rows = own.start + of_device.start..own.start + of_device.end;
-            // What a neighbour waits for comes first.
+            // Rows awaited by a neighbour come first.
             let (mut between, mut edges) = (rows.clone(), Vec::new());
             if rows.start == own.start && !rows.is_empty() {
                 edges.push(rows.start..rows.start + 1);
@@ -116,7 +116,7 @@ impl Simulation {
         Ok(simulation)
     }
 
-    /// What computes some rows, in steps of even and of odd number.
+    /// The launches for some rows, in steps of even and of odd number.
     fn launches(
         &self,
         kernel: &Kernel,
@@ -150,7 +150,7 @@ impl Simulation {
         at(rows.start)..at(rows.end)
     }
 
-    /// Makes `steps` steps, together with all other ranks. Devices may still be at the last one when this returns.
+    /// Makes `steps` steps, together with all other ranks. Devices may still be at the last step on return.
     pub fn advance(&mut self, steps: u32) -> Result<(), Box<dyn Error>> {
         for _ in 0..steps {
             let turn = self.steps % 2;
@@ -180,7 +180,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Sends the outermost own rows, and begins to receive those around them.
+    /// Sends the outermost own rows, and begins to receive the rows around.
     fn begin_exchange(&self, next: usize) -> Result<Vec<Neighbour>, Box<dyn Error>> {
         const DOWN: i32 = 0;
         const UP: i32 = 1;
@@ -204,7 +204,7 @@ impl Simulation {
         Ok(neighbours)
     }
 
-    /// What the next step will move to a device.
+    /// The next step's transfers to a device.
     pub fn explain(&mut self) -> Result<Option<LaunchExplanation>, Box<dyn Error>> {
         let turn = self.steps % 2;
         // Of the seam with the next rank, whose row has just come.

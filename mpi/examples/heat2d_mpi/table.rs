@@ -1,4 +1,4 @@
-//! What messages, calls and steps cost on this machine, and what the model of docs/mpi.md makes of them.
+//! The cost of messages, calls and steps on this machine, and what the model of docs/mpi.md makes of the figures.
 
 use std::error::Error;
 use std::hint::black_box;
@@ -13,14 +13,14 @@ use crate::simulation::{Exchange, Simulation};
 /// Cells of a row, and rows of each rank, of the table of weak scaling.
 const WIDTH: u32 = 2048;
 const ROWS: u32 = 512;
-/// Rows of a plate that is computed in no time, which leaves what is paid for each step.
+/// Rows of a plate computed in no time, which leaves the fixed cost of each step.
 const FEW_ROWS: u32 = 16;
 const STEPS: u32 = 40;
 
 /// How often each figure is measured at least.
 const MEASUREMENTS: u32 = 20;
 
-/// The least of `count` measurements: what others of the machine do adds to some of them, and takes from none.
+/// The least of `count` measurements: other work of the machine adds to some measurements, and takes from none.
 fn least(
     count: u32,
     mut measure: impl FnMut() -> Result<Duration, Box<dyn Error>>,
@@ -55,7 +55,7 @@ pub fn print(ranks: &Ranks, context: &Context) -> Result<bool, Box<dyn Error>> {
     Ok(true)
 }
 
-/// Half of the time that a message and its answer take, for some sizes and kinds of memory.
+/// Half of the time of a message and its answer, for some sizes and kinds of memory.
 fn messages(ranks: &Ranks, context: &Context) -> Result<(), Box<dyn Error>> {
     let other = 1 - ranks.rank();
     for len in [2usize, 256, 2048, 16 << 10, 256 << 10, 1 << 20] {
@@ -108,7 +108,7 @@ fn messages(ranks: &Ranks, context: &Context) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Half of the time that a message of `len` elements and its answer take; `pass` sends it or receives it.
+/// Half of the time of a message of `len` elements and its answer; `pass` sends or receives the message.
 fn ping(
     ranks: &Ranks,
     len: usize,
@@ -179,7 +179,8 @@ fn alone(ranks: &Ranks, context: &Context, rows: u32) -> Result<Duration, Box<dy
             Ok(begun.elapsed())
         })
     };
-    // What begins and ends a run is in both. The least of differences would be that of the slowest beginning.
+    // The beginning and the end of a run are in both. The least of differences would be the difference of the slowest
+    // beginning.
     let (few, many) = (run(4)?, run(4 + STEPS)?);
     Ok(many.saturating_sub(few) / STEPS)
 }

@@ -17,8 +17,8 @@ use crate::point_to_point::{ireceive_on, isend_on};
 use crate::ranks::Ranks;
 use crate::request::{Request, RequestFuture};
 
-/// A function that a rank serves, to be called with arguments `A` for a result `R`; from [`Ranks::function`]. The same types and
-/// ways to call as of [`DeviceFunction`](tombolo::server::DeviceFunction).
+/// A function served by a rank, to be called with arguments `A` for a result `R`; from [`Ranks::function`]. The same types
+/// and ways to call as of [`DeviceFunction`](tombolo::server::DeviceFunction).
 pub struct RemoteFunction<A, R> {
     ranks: Ranks,
     server: i32,
@@ -27,8 +27,8 @@ pub struct RemoteFunction<A, R> {
 }
 
 impl Ranks {
-    /// The function `name` that rank `server` serves, with the Rust types of its calls. Asks the server, and waits for its
-    /// answer, which comes when its [`RemoteServer`](crate::RemoteServer) was started.
+    /// The function `name` served by rank `server`, with the Rust types of the function's calls. Asks the server, and waits
+    /// for the answer, which comes when the rank's [`RemoteServer`](crate::RemoteServer) was started.
     ///
     /// # Errors
     /// [`MpiError::NoFunction`], where the names of types differ as well; [`MpiError::NoRank`]; the errors of messages.
@@ -51,7 +51,7 @@ impl Ranks {
 }
 
 impl<A: CallArguments, R: CallResult> RemoteFunction<A, R> {
-    /// Calls the function and waits for its result.
+    /// Calls the function and waits for the result.
     ///
     /// # Errors
     /// [`MpiError::Call`] with the words of the server's own error; [`MpiError::NoFunction`]; the errors of messages.
@@ -100,7 +100,7 @@ impl<A: CallArguments, R: CallResult> RemoteFunction<A, R> {
         let answered = ireceive_on(session, operation, from, memory)?;
         let to = (communicator, self.server, wire::CALLS);
         let sent = isend_on(session, operation, to, call.words())?;
-        // Goes on its way by itself; the answer tells that it has arrived.
+        // The message goes on by itself; the answer reports the arrival.
         drop(sent);
         Ok(RemoteCall {
             answered,
@@ -133,7 +133,7 @@ impl<A, R> fmt::Debug for RemoteFunction<A, R> {
     }
 }
 
-/// What was asked for, for errors.
+/// The function asked for, for errors.
 #[derive(Debug, Clone)]
 struct Asked {
     server: i32,
@@ -167,7 +167,7 @@ impl Asked {
     }
 }
 
-/// A call on its way to another rank; from [`RemoteFunction::begin`]. Wait, or `.await`. Dropping it leaves the call.
+/// A call under way to another rank; from [`RemoteFunction::begin`]. Wait, or `.await`. Dropping the value leaves the call.
 #[derive(Debug)]
 #[must_use = "the answer of a call that is dropped is lost"]
 pub struct RemoteCall<R> {

@@ -1,12 +1,12 @@
-//! Servers on other ranks: the functions of a kernel that stays on one rank's device, called by threads of all ranks.
+//! Servers on other ranks: the functions of a persistent kernel on the device of a rank, called by threads of all ranks.
 //!
 //! # How it works
-//! 1. A [`RemoteServer`] receives calls on its rank, on a communicator of their own, and gives them to a few threads, which
-//!    call the [`DeviceFunction`] and send its result back.
-//! 2. A caller sends the name of the function, its arguments as words, and the tag that it wants the answer with, which is
-//!    no other call's of its rank. [`RemoteFunction`] has the types of [`DeviceFunction`], and the same ways to call.
-//! 3. What serves kernels' calls to the host may call a [`RemoteFunction`]: so kernels of one rank are served by kernels of
-//!    another.
+//! 1. A [`RemoteServer`] receives calls on its rank, on a separate communicator, and gives the calls to a few threads. The
+//!    threads call the [`DeviceFunction`] and send the result back.
+//! 2. A caller sends the name of the function, the arguments as words, and the tag for the answer. No other call of the
+//!    caller's rank has the same tag. [`RemoteFunction`] has the types of [`DeviceFunction`], and the same ways to call.
+//! 3. Services for kernels' calls to the host may call a [`RemoteFunction`]: so kernels of a rank are served by kernels of
+//!    another rank.
 //!
 //! The layout of messages is in [`wire`].
 
@@ -34,22 +34,22 @@ use crate::request::lock;
 use crate::session::Session;
 use wire::{Call, Status};
 
-/// Calls that wait for a thread of the server; more wait in MPI.
+/// Calls waiting for a thread of the server; more calls wait in MPI.
 const WAITING: usize = 64;
 
 /// Serves a call: result bytes, or why there are none.
 type Serve = dyn Fn(&[u32]) -> Result<Vec<u8>, String> + Send + Sync;
 
-/// A function that is served.
+/// A served function.
 struct Served {
-    /// The types of its calls.
+    /// The types of the function's calls.
     types: String,
     given: usize,
     taken: usize,
     serve: Box<Serve>,
 }
 
-/// What is to be served; from [`RemoteServer::builder`].
+/// The functions to serve; from [`RemoteServer::builder`].
 pub struct RemoteServerBuilder {
     ranks: Ranks,
     threads: usize,
@@ -57,8 +57,8 @@ pub struct RemoteServerBuilder {
 }
 
 impl RemoteServerBuilder {
-    /// Serves a function of a server on a device, by the name that callers ask for. A second function of the same name takes
-    /// the place of the first.
+    /// Serves a function of a server on a device. Callers ask for the function by `name`. A second function of the same name
+    /// takes the place of the first.
     pub fn function<A: CallArguments + 'static, R: CallResult>(
         self,
         name: &str,
@@ -74,7 +74,7 @@ impl RemoteServerBuilder {
         })
     }
 
-    /// Serves a function in Rust. What it fails with is told to the caller ([`MpiError::Call`]).
+    /// Serves a function in Rust. The function's error is reported to the caller ([`MpiError::Call`]).
     pub fn handler<A: CallArguments, R: CallResult>(
         mut self,
         name: &str,
@@ -100,7 +100,7 @@ impl RemoteServerBuilder {
         self
     }
 
-    /// Starts to serve. One server for a rank: of two, each would get some of the calls.
+    /// Starts to serve. Start a single server for a rank: of two, each would get some of the calls.
     ///
     /// # Errors
     /// [`MpiError::Thread`], [`MpiError::Finalized`].
@@ -128,8 +128,9 @@ impl RemoteServerBuilder {
     }
 }
 
-/// Functions of this rank that other ranks call. Dropping the server ends it: calls that are served are answered, and others
-/// that have come fail with [`MpiError::Call`]. Calls that come later wait for the rank's next server, or for their deadline.
+/// Functions of this rank, called by other ranks. Dropping the value ends the server: calls in service are answered, and
+/// other calls received so far fail with [`MpiError::Call`]. Later calls wait for the rank's next server, or for their
+/// deadline.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -197,7 +198,7 @@ impl fmt::Debug for RemoteServer {
     }
 }
 
-/// What the threads of a server share.
+/// The state shared by the threads of a server.
 struct Shared {
     session: Arc<Session>,
     functions: BTreeMap<String, Served>,
@@ -205,11 +206,12 @@ struct Shared {
 }
 
 impl Shared {
-    /// Receives calls until the server is stopped, and then answers those that have come that nobody will serve them.
+    /// Receives calls until the server is stopped, and then answers the remaining calls with a failure: nobody will serve
+    /// these calls.
     fn receive_all(&self, calls: SyncSender<Call>) {
         let mut backoff = Backoff::default();
         loop {
-            // Asked before the look: what came before the stop is seen by the look.
+            // Asked before the look: the look sees every call from before the stop.
             let is_stopped = self.is_stopped.load(Ordering::Acquire);
             match self.receive() {
                 Ok(Some(call)) if is_stopped => {
@@ -251,7 +253,7 @@ impl Shared {
         }
     }
 
-    /// The next call, if one has come.
+    /// The next call, if any has come.
     fn receive(&self) -> Result<Option<Call>, MpiError> {
         let communicator = self.session.calls.as_raw();
         // SAFETY: a constant, set before `main`.
@@ -259,7 +261,7 @@ impl Shared {
         let Some(seen) = probe(&self.session, wire::CALL, (communicator, any, wire::CALLS))? else {
             return Ok(None);
         };
-        // Only this thread receives calls, so that the message is still the one that was seen.
+        // Only this thread receives calls, so that the next message is still the message of the probe.
         let words = vec![0u32; (seen.bytes as usize).div_ceil(4)];
         let operation = Operation::new("call", Some(seen.source), None);
         let from = (communicator, seen.source, wire::CALLS);
@@ -294,7 +296,7 @@ impl Shared {
                 false => self.answer(call, Status::Unknown, self.describe().as_bytes()),
             };
         }
-        // A handler that panics is that call's failure, and not the server's.
+        // A panic of a handler is a failure of the call, and not of the server.
         let work = std::panic::AssertUnwindSafe(|| (served.serve)(&call.arguments));
         match std::panic::catch_unwind(work) {
             Ok(Ok(result)) => self.answer(call, Status::Done, &result),

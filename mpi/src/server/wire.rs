@@ -5,8 +5,8 @@
 //! answer:  status | bytes | payload …
 //! ```
 //!
-//! Who only asks whether there is such a function gives its types in the place of arguments: the bytes of a text, and zeros to the end
-//! of a word. The payload of an answer is the result, or the text of an error.
+//! A caller only asking whether there is such a function gives the function's types in the place of arguments: the bytes of
+//! a text, and zeros to the end of a word. The payload of an answer is the result, or the text of an error.
 
 use crate::error::Operation;
 
@@ -31,7 +31,7 @@ pub(crate) enum Status {
     Unknown = 2,
 }
 
-/// A call, as its server sees it.
+/// A call, as seen by the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Call {
     pub(crate) caller: i32,
@@ -59,7 +59,7 @@ pub(crate) fn types_of<A, R>() -> String {
 }
 
 impl Call {
-    /// What stands in the place of arguments where a call only asks.
+    /// The words in the place of arguments where a call only asks.
     pub(crate) fn asking(types: &str) -> Vec<u32> {
         let mut words = Vec::new();
         put_bytes(&mut words, types.as_bytes());
@@ -80,7 +80,7 @@ impl Call {
         words
     }
 
-    /// Reads a message of `caller`; `None` for one that no caller sends.
+    /// Reads a message of `caller`; `None` for a message that no caller sends.
     pub(crate) fn read(caller: i32, words: &[u32]) -> Option<Self> {
         let (head, rest) = words.split_first_chunk::<5>()?;
         let [answer, only_asks, given, taken, name_bytes] = *head;
@@ -116,7 +116,7 @@ pub(crate) fn most_words(taken: usize) -> usize {
     HEAD + taken.max(MOST_TEXT).div_ceil(4)
 }
 
-/// Reads an answer; `None` for one that no server sends.
+/// Reads an answer; `None` for words that no server sends.
 pub(crate) fn read_answer(words: &[u32]) -> Option<(Status, &[u8])> {
     let (&[status, bytes], payload) = words.split_first_chunk::<HEAD>()?;
     let status = match status {

@@ -106,7 +106,7 @@ fn data_is_gathered_and_scattered(world: &World) {
         .flat_map(|rank| values(rank, 0..LEN))
         .collect();
     assert!(all.as_ref().is_none_or(|all| *all == expected));
-    // Dealt out again, everybody has what it had.
+    // Dealt out again, every rank has its own values.
     let (_, own) = ranks.scatter(all, vec![POISON; LEN], root).unwrap();
     assert_eq!(own, values(rank, 0..LEN));
 }

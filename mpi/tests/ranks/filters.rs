@@ -1,10 +1,10 @@
-//! Which tests are run: arguments are parts of their names, and none is all.
+//! Which tests are run: arguments are parts of the tests' names, and no argument is all.
 
 /// Parts of names; without the options of `cargo test`.
 pub struct Filters(Vec<String>);
 
 impl Filters {
-    /// Those of the command line.
+    /// The filters of the command line.
     pub fn from_args() -> Self {
         let words = std::env::args().skip(1);
         Self(words.filter(|word| !word.starts_with('-')).collect())

@@ -1,7 +1,7 @@
-//! The tests of ranks: every process that `mpirun` has started runs every test, in the same order, together with the others.
+//! The tests of ranks: every process started by `mpirun` runs every test, in the same order, together with the others.
 //!
-//! `cargo xtask mpi` starts them, on every adapter and with several numbers of ranks. A test that panics on one rank ends all;
-//! so does one that is not over in time. Arguments are parts of the names of tests.
+//! `cargo xtask mpi` starts the processes, on every adapter and with several numbers of ranks. A panic of a test on one rank
+//! ends all; so does a test not over in time. Arguments are parts of the names of tests.
 
 mod collectives;
 mod filters;
@@ -19,10 +19,10 @@ use tombolo_mpi::{Mpi, Options, Ranks};
 use filters::Filters;
 use watchdog::Watchdog;
 
-/// How long a wait of a test takes at most: kernels run on the processor, which many ranks share.
+/// How long a wait of a test takes at most: kernels run on the processor, shared by many ranks.
 const MOST: Duration = Duration::from_secs(120);
 
-/// What every test gets.
+/// The input of every test.
 struct World {
     ranks: Ranks,
     context: Context,

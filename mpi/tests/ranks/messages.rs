@@ -1,5 +1,5 @@
-//! Messages between two ranks, from and to every kind of memory. Expected values are formulas of rank and place; memory
-//! that is received into is poisoned first.
+//! Messages between two ranks, from and to every kind of memory. Expected values are formulas of rank and place; memory to
+//! receive into is poisoned first.
 
 use tombolo::allocator_api2::vec::Vec as HeapVec;
 use tombolo::device::Tier;
@@ -46,7 +46,7 @@ pub fn values(rank: i32, places: std::ops::Range<usize>) -> Vec<u32> {
     places.map(|place| value(rank, place)).collect()
 }
 
-/// What memory holds that is received into.
+/// The poison in memory to receive into.
 pub const POISON: u32 = 0xdead_beef;
 
 fn ranges_of_buffers_go_around(world: &World) {
@@ -65,7 +65,7 @@ fn ranges_of_buffers_go_around(world: &World) {
     assert_eq!(buffer.read().unwrap(), expected);
 }
 
-/// A launch writes the range that goes out, and another reads the one that came in; only these bytes move.
+/// A launch writes the outgoing range, and another reads the incoming range; only these bytes move.
 fn kernels_write_what_is_sent(world: &World) {
     const LEN: u64 = 4096;
     let (ranks, rank) = (&world.ranks, world.ranks.rank());
@@ -128,11 +128,11 @@ fn pinned_memory_goes_to_and_from_devices(world: &World) {
     assert_eq!(target.read().unwrap(), values(from, 0..LEN));
 }
 
-/// Memory that kernels reach by pointers: what is received is there for them, without any copy.
+/// Memory reached by kernels through pointers: received values are there for kernels, without any copy.
 fn vectors_in_the_heap_are_messages(world: &World) {
     const LEN: usize = 300;
     let heap = world.context.heap().unwrap();
-    // SAFETY: the only launch that reaches the blocks ends before the vectors are looked at again.
+    // SAFETY: the only launch reaching the blocks ends before the vectors are looked at again.
     let allocator = unsafe { heap.allocator() };
     let (ranks, rank) = (&world.ranks, world.ranks.rank());
     let mut sent = HeapVec::new_in(allocator.clone());

@@ -1,4 +1,4 @@
-//! Operators in WGSL. The expected values are those of the same function in Rust, folded over ranks.
+//! Operators in WGSL. The expected values come from the same function in Rust, folded over ranks.
 
 use tombolo::DeviceBuffer;
 use tombolo_mpi::{MpiError, WgslOperator};

@@ -1,4 +1,4 @@
-//! Requests: events, futures, deadlines, and what becomes of those that nobody waits for.
+//! Requests: events, futures, deadlines, and the fate of requests without a waiter.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ pub const TESTS: &[Test] = &[
 /// What no test waits out.
 const SHORT: Duration = Duration::from_millis(20);
 
-/// Values of every rank go to the next.
+/// Values of every rank go to the next rank.
 fn goes_around(ranks: &Ranks, places: Range<usize>, tag: i32) {
     let (sent, received) = (
         values(ranks.rank(), places.clone()),
@@ -67,7 +67,7 @@ fn events_tell_of_ends(world: &World) {
     RequestEvent::wait_all(&[&event, &sending]).unwrap();
     assert_eq!(event.status(), RequestStatus::Complete);
     assert_eq!(received.wait().unwrap(), values(ranks.before(1), 0..10));
-    // The event outlives its request.
+    // The event outlives the request.
     assert_eq!(event.clone().status(), RequestStatus::Complete);
     sent.wait().unwrap();
 }
@@ -106,7 +106,7 @@ fn a_deadline_takes_a_receive_back(world: &World) {
     late.cancel();
     assert!(matches!(late.wait(), Err(MpiError::Cancelled { .. })));
     ranks.barrier().unwrap();
-    // The message goes to who asks now.
+    // The message goes to the next receive.
     goes_around(ranks, 0..4, 102);
 }
 
@@ -125,7 +125,7 @@ fn a_request_goes_on_after_a_deadline(world: &World) {
     sent.wait().unwrap();
 }
 
-/// Large enough that it is not on its way when the send returns.
+/// Large enough that the message is not on the way when the send returns.
 fn a_dropped_send_arrives(world: &World) {
     const LEN: usize = 1 << 20;
     let (ranks, rank) = (&world.ranks, world.ranks.rank());

@@ -119,11 +119,11 @@ fn calls_of_other_ranks_are_checked(world: &World) {
     });
 }
 
-/// A kernel calls its host, which calls a kernel of another rank.
+/// A kernel calls the host, and the host calls a kernel of another rank.
 fn kernels_are_served_by_another_rank(world: &World) {
     with_server(world, |server| {
         let (ranks, rank) = (&world.ranks, world.ranks.rank());
-        // A kernel that waits has its device to itself, and would wait for a server on the same device without end.
+        // A waiting kernel has the device to itself, and would wait for a server on the same device without end.
         if rank == server {
             return;
         }
@@ -154,7 +154,7 @@ fn kernels_are_served_by_another_rank(world: &World) {
     });
 }
 
-/// Rank 0 calls a server that is about to stop: it is answered, or told so.
+/// Rank 0 calls a server about to stop: each call is answered, or the stop is reported.
 fn calls_end_with_their_server(world: &World) {
     let ranks = &world.ranks;
     let server = (ranks.rank() == 0).then(|| {

@@ -1,16 +1,16 @@
-//! Ends the process where a test is not over in time, whatever it waits for.
+//! Ends the process where a test is not over in time, whatever the test waits for.
 
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Looks after the test that runs.
+/// Looks after the running test.
 pub struct Watchdog {
     running: Arc<Mutex<(String, Instant)>>,
 }
 
 impl Watchdog {
-    /// Starts the thread that looks.
+    /// Starts the thread of the watchdog.
     pub fn start(most: Duration) -> Self {
         let running = Arc::new(Mutex::new((String::new(), Instant::now())));
         let seen = Arc::clone(&running);
@@ -27,7 +27,7 @@ impl Watchdog {
         Self { running }
     }
 
-    /// Notes that a test begins.
+    /// Notes the begin of a test.
     pub fn begin(&self, name: &str) {
         *self.running.lock().expect("the thread does not panic") =
             (name.to_owned(), Instant::now());
