@@ -1,7 +1,8 @@
 //! The order of submissions.
 //!
 //! *How it works.* Submissions wait in a line. A thread of the queue, the *driver*, runs the line one by one. A small
-//! submission to an empty line runs on the submitting thread: waking another thread takes longer.
+//! submission to an empty line runs on the submitting thread: waking another thread takes longer. For the same reason, threads
+//! are woken only for something to do: a system call for each small submission would take longer than the submission.
 
 use std::{
     collections::VecDeque,
@@ -43,7 +44,10 @@ pub(crate) struct Timeline<W> {
 
 struct Shared<W> {
     state: Mutex<State<W>>,
-    changed: Condvar,
+    /// For the driver, while [`State::driver_sleeps`]
+    next: Condvar,
+    /// For the [`State::resting`] threads that wait for the end of a submission
+    ended: Condvar,
     /// Set when kernels are to stop
     stop: Arc<AtomicU32>,
     loss: OnceLock<Loss>,
@@ -58,6 +62,9 @@ struct State<W> {
     at_rest: bool,
     /// Whether there is a driver
     driven: bool,
+    driver_sleeps: bool,
+    /// How many threads wait for [`Shared::ended`]
+    resting: usize,
     closed: bool,
 }
 
@@ -66,8 +73,9 @@ impl<W> State<W> {
         (self.busy, self.at_rest) = (true, false);
     }
 
-    fn end(&mut self) {
-        (self.busy, self.at_rest) = (false, true);
+    /// Whether the driver sleeps, with something to do.
+    fn is_driver_missed(&self) -> bool {
+        self.driver_sleeps && !self.busy && (self.closed || !self.line.is_empty())
     }
 }
 
@@ -76,10 +84,39 @@ impl<W: Work> Shared<W> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State<W>>) -> MutexGuard<'a, State<W>> {
-        self.changed
-            .wait(state)
-            .unwrap_or_else(PoisonError::into_inner)
+    /// Waits for the end of a submission, up to `limit`, or for something else.
+    fn rest<'a>(
+        &self,
+        mut state: MutexGuard<'a, State<W>>,
+        limit: Duration,
+    ) -> MutexGuard<'a, State<W>> {
+        state.resting += 1;
+        let waited = self.ended.wait_timeout(state, limit);
+        let mut state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        state.resting -= 1;
+        state
+    }
+
+    /// Ends a submission, or a copy in its place, and wakes whoever waits for that.
+    fn end<'a>(&'a self, mut state: MutexGuard<'a, State<W>>) -> MutexGuard<'a, State<W>> {
+        (state.busy, state.at_rest) = (false, true);
+        if state.resting > 0 {
+            self.ended.notify_all();
+        }
+        state
+    }
+
+    /// Lets the line go, and wakes the driver if there is something to do.
+    fn release(&self, mut state: MutexGuard<'_, State<W>>) {
+        let is_driver_missed = state.is_driver_missed();
+        if is_driver_missed {
+            // Woken once only.
+            state.driver_sleeps = false;
+        }
+        drop(state);
+        if is_driver_missed {
+            self.next.notify_one();
+        }
     }
 
     /// Runs a submission, with `busy` set to keep others from running.
@@ -131,9 +168,12 @@ impl<W: Work> Timeline<W> {
                     busy: false,
                     at_rest: true,
                     driven: false,
+                    driver_sleeps: false,
+                    resting: 0,
                     closed: false,
                 }),
-                changed: Condvar::new(),
+                next: Condvar::new(),
+                ended: Condvar::new(),
                 stop: Arc::default(),
                 loss: OnceLock::new(),
                 pool,
@@ -164,8 +204,7 @@ impl<W: Work> Timeline<W> {
             state.begin();
             drop(state);
             self.shared.run(work, None);
-            self.shared.lock().end();
-            self.shared.changed.notify_all();
+            self.shared.release(self.shared.end(self.shared.lock()));
             return Ok(());
         }
         state.line.push_back(work);
@@ -181,8 +220,7 @@ impl<W: Work> Timeline<W> {
                 }
             }
         }
-        drop(state);
-        self.shared.changed.notify_all();
+        self.shared.release(state);
         Ok(())
     }
 
@@ -208,8 +246,7 @@ impl<W: Work> Timeline<W> {
         state.begin();
         drop(state);
         copy();
-        self.shared.lock().end();
-        self.shared.changed.notify_all();
+        self.shared.release(self.shared.end(self.shared.lock()));
         true
     }
 
@@ -218,7 +255,7 @@ impl<W: Work> Timeline<W> {
         let mut state = self.shared.lock();
         loop {
             while state.busy {
-                state = self.shared.wait(state);
+                state = self.shared.rest(state, Duration::MAX);
             }
             let Some(work) = state.line.pop_front() else {
                 return;
@@ -226,10 +263,8 @@ impl<W: Work> Timeline<W> {
             state.begin();
             drop(state);
             self.shared.run(work, Some(&self.shared.pool));
-            state = self.shared.lock();
-            state.end();
             // Others may be here too, or wait for the end.
-            self.shared.changed.notify_all();
+            state = self.shared.end(self.shared.lock());
         }
     }
 
@@ -252,22 +287,22 @@ impl<W: Work> Timeline<W> {
                 // Out of reach of the driver, otherwise about to begin the next.
                 let given_up = std::mem::take(&mut state.line);
                 while state.busy {
-                    state = self.shared.wait(state);
+                    state = self.shared.rest(state, Duration::MAX);
                 }
                 drop(state);
                 self.shared.lose(Loss::Dropped);
                 given_up.into_iter().for_each(W::give_up);
                 return;
             };
-            let waited = self.shared.changed.wait_timeout(state, rest);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            state = self.shared.rest(state, rest);
         }
     }
 
     /// Lets the driver end.
     pub(crate) fn close(&self) {
-        self.shared.lock().closed = true;
-        self.shared.changed.notify_all();
+        let mut state = self.shared.lock();
+        state.closed = true;
+        self.shared.release(state);
     }
 }
 
@@ -281,13 +316,200 @@ fn drive<W: Work>(shared: &Shared<W>) {
             state.begin();
             drop(state);
             shared.run(work, Some(&shared.pool));
-            state = shared.lock();
-            state.end();
-            shared.changed.notify_all();
+            state = shared.end(shared.lock());
         } else if state.closed && !state.busy {
             return;
         } else {
-            state = shared.wait(state);
+            state.driver_sleeps = true;
+            state = (shared.next.wait(state)).unwrap_or_else(PoisonError::into_inner);
+            state.driver_sleeps = false;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::mpsc::{Receiver, Sender, channel},
+        thread::{Scope, scope},
+    };
+
+    use super::*;
+
+    /// How long a submission may take on a busy machine.
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// A submission which says when it has begun and ended, and ends when it is told to.
+    struct Told {
+        is_small: bool,
+        begun: Sender<()>,
+        may_end: Receiver<()>,
+        ended: Sender<()>,
+    }
+
+    /// The other ends of a [`Told`].
+    struct Teller {
+        begun: Receiver<()>,
+        may_end: Sender<()>,
+        ended: Receiver<()>,
+    }
+
+    fn told(is_small: bool) -> (Told, Teller) {
+        let ((begin, begun), (allow, may_end), (end, ended)) = (channel(), channel(), channel());
+        let work = Told {
+            is_small,
+            begun: begin,
+            may_end,
+            ended: end,
+        };
+        let teller = Teller {
+            begun,
+            may_end: allow,
+            ended,
+        };
+        (work, teller)
+    }
+
+    impl Work for Told {
+        fn is_small(&self) -> bool {
+            self.is_small
+        }
+
+        fn run(&self, _pool: Option<&Pool>, _stop: &Arc<AtomicU32>) -> Result<(), Loss> {
+            let _ = self.begun.send(());
+            let _ = self.may_end.recv_timeout(LIMIT);
+            Ok(())
+        }
+
+        fn finish(self) {
+            let _ = self.ended.send(());
+        }
+
+        fn give_up(self) {}
+    }
+
+    fn timeline<W: Work>() -> Timeline<W> {
+        Timeline::new(Arc::new(Pool::new(1)))
+    }
+
+    /// Runs a submission on a thread of its own, and waits for the beginning.
+    fn begin<'s>(scope: &'s Scope<'s, '_>, line: &'s Timeline<Told>, is_small: bool) -> Teller {
+        let (work, teller) = told(is_small);
+        scope.spawn(move || line.submit(work).unwrap());
+        teller.begun.recv_timeout(LIMIT).unwrap();
+        teller
+    }
+
+    #[test]
+    fn a_driver_asleep_is_woken_by_the_end_of_a_small_submission() {
+        let line = timeline();
+        for _ in 0..200 {
+            scope(|scope| {
+                let first = begin(scope, &line, false);
+                first.may_end.send(()).unwrap();
+                first.ended.recv_timeout(LIMIT).unwrap();
+                line.finish(LIMIT);
+                // The driver sleeps, or is on its way there; the small submission is on another thread.
+                let small = begin(scope, &line, true);
+                let (work, second) = told(false);
+                line.submit(work).unwrap();
+                assert!(second.begun.try_recv().is_err(), "one after the other");
+                second.may_end.send(()).unwrap();
+                small.may_end.send(()).unwrap();
+                second.ended.recv_timeout(LIMIT).unwrap();
+            });
+        }
+        line.finish(LIMIT);
+        line.close();
+    }
+
+    #[test]
+    fn the_end_of_a_small_submission_is_waited_for() {
+        let line = timeline();
+        for _ in 0..200 {
+            scope(|scope| {
+                let small = begin(scope, &line, true);
+                let (tell, finished) = channel();
+                let line = &line;
+                scope.spawn(move || {
+                    line.finish(LIMIT);
+                    tell.send(()).unwrap();
+                });
+                assert!(finished.try_recv().is_err(), "nothing has ended");
+                small.may_end.send(()).unwrap();
+                finished.recv_timeout(LIMIT).unwrap();
+                small.ended.try_recv().unwrap();
+            });
+        }
+        assert_eq!(line.loss().map(ToString::to_string), None);
+    }
+
+    #[test]
+    fn a_copy_at_once_lets_the_line_go_on() {
+        let line = timeline();
+        scope(|scope| {
+            begin(scope, &line, false).may_end.send(()).unwrap();
+            line.finish(LIMIT);
+            let (work, second) = told(false);
+            second.may_end.send(()).unwrap();
+            let mut work = Some(work);
+            let copied = line.at_once(
+                false,
+                || true,
+                || line.submit(work.take().unwrap()).unwrap(),
+            );
+            assert!(copied);
+            second.ended.recv_timeout(LIMIT).unwrap();
+        });
+        line.close();
+    }
+
+    /// A submission that sends the folder of its thread under `/proc`.
+    #[cfg(target_os = "linux")]
+    struct Where(bool, Sender<std::path::PathBuf>);
+
+    #[cfg(target_os = "linux")]
+    impl Work for Where {
+        fn is_small(&self) -> bool {
+            self.0
+        }
+
+        fn run(&self, _pool: Option<&Pool>, _stop: &Arc<AtomicU32>) -> Result<(), Loss> {
+            let thread = std::fs::read_link("/proc/thread-self").unwrap();
+            let _ = self.1.send(std::path::Path::new("/proc").join(thread));
+            Ok(())
+        }
+
+        fn finish(self) {}
+
+        fn give_up(self) {}
+    }
+
+    /// How often a thread has gone to sleep.
+    #[cfg(target_os = "linux")]
+    fn sleeps(thread: &std::path::Path) -> u64 {
+        let status = std::fs::read_to_string(thread.join("status")).unwrap();
+        let line = (status.lines()).find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.unwrap().trim().parse().unwrap()
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn small_submissions_wake_no_thread() {
+        let line = timeline();
+        let (tell, told) = channel();
+        line.submit(Where(false, tell.clone())).unwrap();
+        let driver = told.recv_timeout(LIMIT).unwrap();
+        line.finish(LIMIT);
+        let before = sleeps(&driver);
+        let own = std::fs::read_link("/proc/thread-self").unwrap();
+        for _ in 0..1000 {
+            line.submit(Where(true, tell.clone())).unwrap();
+            assert!(told.try_recv().unwrap().ends_with(&own), "on this thread");
+        }
+        let times = sleeps(&driver) - before;
+        // The first sleep may come after the first count.
+        assert!(times <= 3, "the driver was woken {times} times");
+        line.close();
     }
 }

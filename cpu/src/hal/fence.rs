@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Condvar, Mutex, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
@@ -19,8 +19,8 @@ pub struct Fence {
 #[derive(Debug, Default)]
 struct State {
     value: AtomicU64,
-    /// Held while the value changes, so that no earlier look misses the change
-    lock: Mutex<()>,
+    /// How many threads wait: without any, raising the value is no system call
+    waiting: Mutex<usize>,
     changed: Condvar,
 }
 
@@ -38,14 +38,14 @@ impl Fence {
     /// Raises the value and wakes the waiting threads.
     pub(super) fn signal(&self, value: FenceValue) {
         self.shared.value.fetch_max(value, Ordering::Release);
-        // A waiter holds the lock from the look at the value to the sleep.
-        drop(
-            self.shared
-                .lock
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner),
-        );
-        self.shared.changed.notify_all();
+        // A waiter has the lock from the look at the value to the sleep.
+        if *self.waiting() > 0 {
+            self.shared.changed.notify_all();
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, usize> {
+        (self.shared.waiting.lock()).unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits for a value, without end if there is no timeout. `false`: the time ran out.
@@ -55,30 +55,24 @@ impl Fence {
         }
         // A timeout beyond the range of clocks is none.
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
-        let mut held = self
-            .shared
-            .lock
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        loop {
+        let mut waiting = self.waiting();
+        *waiting += 1;
+        let is_raised = loop {
             if self.value() >= value {
-                return true;
+                break true;
             }
-            held = match end {
-                None => self
-                    .shared
-                    .changed
-                    .wait(held)
-                    .unwrap_or_else(PoisonError::into_inner),
-                Some(end) => {
-                    let Some(rest) = end.checked_duration_since(Instant::now()) else {
-                        return false;
-                    };
-                    let waited = self.shared.changed.wait_timeout(held, rest);
-                    waited.unwrap_or_else(PoisonError::into_inner).0
-                }
+            let rest = match end {
+                None => Duration::MAX,
+                Some(end) => match end.checked_duration_since(Instant::now()) {
+                    Some(rest) => rest,
+                    None => break false,
+                },
             };
-        }
+            let waited = self.shared.changed.wait_timeout(waiting, rest);
+            waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
+        };
+        *waiting -= 1;
+        is_raised
     }
 }
 
