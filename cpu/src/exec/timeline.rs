@@ -503,7 +503,7 @@ mod tests {
         line.finish(LIMIT);
         let before = sleeps(&driver);
         let own = std::fs::read_link("/proc/thread-self").unwrap();
-        for _ in 0..1000 {
+        for _ in 0..10_000 {
             line.submit(Where(true, tell.clone())).unwrap();
             assert!(told.try_recv().unwrap().ends_with(&own), "on this thread");
         }

@@ -475,7 +475,9 @@ fn operands(operation: &str, values: &[&Expression]) -> Vec<String> {
         0 if all_constant => at_run_time(value),
         // naga looks for zeros and large shifts in components of vectors, too.
         1.. if ranged => match value.kind {
-            ExpressionKind::Name(_) | ExpressionKind::Load(_) => expression(value),
+            ExpressionKind::Load(_) => expression(value),
+            // A named vector may have been composed of constants and others.
+            ExpressionKind::Name(_) if !matches!(value.ty, Type::Vector(..)) => expression(value),
             _ => hidden(value),
         },
         _ => expression(value),
