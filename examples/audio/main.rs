@@ -42,6 +42,10 @@ struct Arguments {
     /// Blocks in the buffer of the sound card: a block is played so many blocks after it was due to be computed.
     #[arg(short, long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=16))]
     periods: u32,
+    /// Milliseconds of the longest lease of the device. Between two leases a block waits for the host to submit the next one,
+    /// however busy the host is; other work of the device ends a lease at once, however long it may last.
+    #[arg(short, long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    lease: u64,
     /// The PNG to write: the latencies over time, and how many there are of each.
     #[arg(short, long, value_name = "FILE", default_value = "audio.png")]
     output: PathBuf,
@@ -60,7 +64,8 @@ fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     let device = Context::new()?.device()?;
     show("adapter", device.name());
     let modes = modes();
-    let mut synthesizer = Synthesizer::start(&device, &modes)?;
+    let mut synthesizer =
+        Synthesizer::start(&device, &modes, Duration::from_millis(arguments.lease))?;
     let blocks = (arguments.seconds * RATE / BLOCK as f64).ceil() as usize;
     let period = Duration::from_secs_f64(BLOCK as f64 / RATE);
     let played = synthesizer.play(blocks, period, period * arguments.periods)?;
@@ -134,7 +139,7 @@ struct Played {
 }
 
 impl Synthesizer {
-    fn start(device: &Device, modes: &[Mode]) -> Result<Self, Box<dyn Error>> {
+    fn start(device: &Device, modes: &[Mode], lease: Duration) -> Result<Self, Box<dyn Error>> {
         let program = Program::builder()
             .source("plate.wgsl", include_str!("plate.wgsl"))
             .ring_from_host::<f32>("input")
@@ -142,7 +147,7 @@ impl Synthesizer {
             .build()?;
         let (input, taken) = device.ring_from_host(ROOM * BLOCK)?;
         let (put, output) = device.ring_to_host(ROOM * BLOCK)?;
-        let server = server(device, &program, modes, &taken, &put)?;
+        let server = server(device, &program, modes, [&taken, &put], lease)?;
         let render = server.function("render")?;
         show(
             "tier",
@@ -214,11 +219,12 @@ fn server(
     device: &Device,
     program: &Program,
     modes: &[Mode],
-    taken: &KernelRing,
-    put: &KernelRing,
+    [taken, put]: [&KernelRing; 2],
+    lease: Duration,
 ) -> Result<PersistentKernel, Box<dyn Error>> {
     // The server stays from one block to the next.
     let leases = LeasePolicy::of(device.capabilities()).idle(Duration::from_millis(20));
+    let leases = leases.time(lease);
     // A block has its time: no launch goes ahead of it but the one that is there.
     let leases = leases.gives_way(0);
     let server = PersistentKernel::builder(device, program)
