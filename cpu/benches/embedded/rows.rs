@@ -60,7 +60,7 @@ fn scattered(i: u32) -> u32 {
 }
 
 pub fn rows() -> Vec<Row> {
-    let mut rows = vec![launch_wait()];
+    let mut rows = vec![launch_wait(), launch_wait_16k()];
     rows.extend(streams());
     rows.extend(loops());
     rows
@@ -80,6 +80,20 @@ fn launch_wait() -> Row {
             rayon: None,
         },
         peers: &[],
+    }
+}
+
+/// A launch of some work-groups, for which other threads would wake too late.
+fn launch_wait_16k() -> Row {
+    Row {
+        name: "launch_wait_16k",
+        source: "@group(0) @binding(0) var<storage, read_write> x: array<u32>;
+            @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+                if (id.x < arrayLength(&x)) { x[id.x] += 1u; }
+            }",
+        buffers: vec![words(16 << 10, |_| 0)],
+        groups: [256, 1, 1],
+        ..launch_wait()
     }
 }
 

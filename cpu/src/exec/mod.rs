@@ -1,5 +1,6 @@
 //! Running kernels: threads, the work-groups of a dispatch, and the order of submissions.
 //!
+//! - [`times`]: how long kernels took, for the choice of threads.
 //! - [`timeline`]: submissions of a queue run one after the other, small ones on the submitting thread.
 //! - [`grid`]: the work-groups of one dispatch, claimed by threads with time.
 //! - [`fiber`]: a stack for work-groups, so that a waiting work-group can be suspended and resumed.
@@ -20,3 +21,4 @@ pub(crate) mod pool;
 mod reduction;
 mod scratch;
 pub(crate) mod timeline;
+pub(crate) mod times;

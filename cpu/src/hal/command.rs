@@ -3,6 +3,7 @@
 use std::{
     ops::Range,
     sync::{Arc, atomic::AtomicU32},
+    time::{Duration, Instant},
 };
 
 use smallvec::SmallVec;
@@ -13,14 +14,21 @@ use super::{
 };
 use crate::{
     compile::abi::BoundResource,
-    exec::{copy::copy, grid::Dispatch, loss::Loss, pool::Pool, timeline::Work},
+    exec::{
+        copy::copy,
+        grid::Dispatch,
+        loss::Loss,
+        pool::Pool,
+        timeline::Work,
+        times::{Choice, SHORT},
+    },
 };
 
 /// Bytes of copies taking less time than waking a thread.
 pub(super) const SMALL_COPY: u64 = 64 * 1024;
 
-/// Invocations times operations taking less time than waking a thread.
-const SMALL_DISPATCH: u64 = 32 * 1024;
+/// The time of a command about queries.
+const QUERY: Duration = Duration::from_nanos(100);
 
 /// The resources of a dispatch, for its kernels.
 #[derive(Clone, Debug)]
@@ -75,20 +83,20 @@ pub struct CommandBuffer {
 }
 
 impl Command {
-    fn is_small(&self) -> bool {
+    /// The time of the command on one thread; `None` if unknown, or of no use.
+    fn estimate(&self) -> Option<Duration> {
         match self {
-            Command::Clear(_, range) => range.end.saturating_sub(range.start) <= SMALL_COPY,
-            Command::Copy { region, .. } => region.size.get() <= SMALL_COPY,
-            Command::CopyRows(copy) => copy.bytes() <= SMALL_COPY,
+            Command::Clear(_, range) => time_of_copy(range.end.saturating_sub(range.start)),
+            Command::Copy { region, .. } => time_of_copy(region.size.get()),
+            Command::CopyRows(copy) => time_of_copy(copy.bytes()),
             Command::Dispatch(bound, count) => {
-                let kernel = &bound.pipeline.kernel;
-                let groups = count.iter().fold(1u64, |n, &c| n.saturating_mul(c.into()));
-                let cost = groups.saturating_mul(kernel.cost);
-                !kernel.polls && cost <= SMALL_DISPATCH
+                let (groups, operations) = bound.work(*count);
+                let is_bounded = !bound.pipeline.kernel.polls;
+                (is_bounded.then(|| bound.pipeline.times.estimate(groups, operations))).flatten()
             }
-            Command::DispatchIndirect(..) => false,
+            Command::DispatchIndirect(..) => None,
             Command::Timestamp(..) | Command::ResetQueries(..) | Command::CopyQueries { .. } => {
-                true
+                Some(QUERY)
             }
         }
     }
@@ -159,7 +167,43 @@ impl Command {
     }
 }
 
+/// The time of a copy of few bytes: eight of them in a nanosecond.
+fn time_of_copy(bytes: u64) -> Option<Duration> {
+    (bytes <= SMALL_COPY).then(|| QUERY + Duration::from_nanos(bytes / 8))
+}
+
 impl Bound {
+    /// The work-groups and estimated operations of a dispatch.
+    fn work(&self, count: [u32; 3]) -> (u64, u64) {
+        let groups = count.iter().fold(1u64, |n, &c| n.saturating_mul(c.into()));
+        (groups, groups.saturating_mul(self.pipeline.kernel.cost))
+    }
+
+    /// Runs a dispatch on as many threads as pay, and as there are.
+    fn run_on(
+        &self,
+        pool: Option<&Pool>,
+        dispatch: Dispatch,
+        stop: &Arc<AtomicU32>,
+    ) -> Result<(), Loss> {
+        let (groups, operations) = self.work(dispatch.count);
+        let choice = match self.pipeline.kernel.polls {
+            // A long wait is possible: other work-groups are to run meanwhile.
+            true => Choice::Spread,
+            false => self.pipeline.times.choose(groups, operations),
+        };
+        match (choice, pool) {
+            (Choice::Spread, Some(pool)) => pool.run(dispatch, stop),
+            (Choice::Timed, _) => {
+                let begin = Instant::now();
+                let result = Pool::run_alone(dispatch, stop);
+                self.pipeline.times.note(groups, begin.elapsed());
+                result
+            }
+            _ => Pool::run_alone(dispatch, stop),
+        }
+    }
+
     fn run(&self, count: [u32; 3], pool: Option<&Pool>, stop: &Arc<AtomicU32>) -> Result<(), Loss> {
         if count.contains(&0) {
             return Ok(());
@@ -178,9 +222,9 @@ impl Bound {
         };
         // A single thread has a single order, and a monitor a single view of the order.
         let alone = monitor.is_some() || schedule.is_some();
-        let result = match pool {
-            Some(pool) if !alone => pool.run(dispatch, stop),
-            _ => Pool::run_alone(dispatch, stop),
+        let result = match alone {
+            true => Pool::run_alone(dispatch, stop),
+            false => self.run_on(pool, dispatch, stop),
         };
         if let Some(monitor) = monitor {
             self.pipeline.finish(&monitor);
@@ -198,11 +242,16 @@ pub(super) struct Submission {
 
 impl Work for Submission {
     fn is_small(&self) -> bool {
-        let mut commands = self
-            .buffers
-            .iter()
-            .flat_map(|buffer| buffer.commands.iter());
-        commands.all(Command::is_small)
+        let commands = (self.buffers.iter()).flat_map(|buffer| buffer.commands.iter());
+        let mut left = SHORT;
+        for command in commands {
+            let rest = (command.estimate()).and_then(|time| left.checked_sub(time));
+            let Some(rest) = rest else {
+                return false;
+            };
+            left = rest;
+        }
+        true
     }
 
     fn run(&self, pool: Option<&Pool>, stop: &Arc<AtomicU32>) -> Result<(), Loss> {
@@ -251,6 +300,29 @@ mod tests {
                 size,
             },
         }
+    }
+
+    fn cleared(bytes: u64, times: usize) -> Submission {
+        let buffer = Buffer::new(bytes, false).unwrap();
+        let commands = vec![Command::Clear(buffer, 0..bytes); times];
+        let buffer = CommandBuffer {
+            commands: Arc::new(commands),
+            encoding: None,
+        };
+        Submission {
+            buffers: vec![buffer.clone(), buffer],
+            fences: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn many_short_commands_are_long_together() {
+        assert!(cleared(64, 0).is_small());
+        assert!(cleared(SMALL_COPY, 1).is_small());
+        assert!(!cleared(SMALL_COPY, 2).is_small());
+        assert!(!cleared(SMALL_COPY + 1, 1).is_small());
+        assert!(cleared(64, 100).is_small());
+        assert!(!cleared(64, 200).is_small());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use wgpu_types as wgt;
 use super::Options;
 use crate::{
     compile::{self, Kernel, error::CompileError, store::Store},
+    exec::times::Times,
     jit::perf,
     sanitizer::{Instruments, Ledger, Monitor, Text, Watched},
 };
@@ -75,6 +76,7 @@ pub struct PipelineCache;
 #[derive(Clone)]
 pub struct ComputePipeline {
     pub(super) kernel: Arc<Kernel>,
+    pub(super) times: Arc<Times>,
     /// Whether work-group memory is zero when a work-group begins
     pub(super) zero_workgroup: bool,
     options: compile::Options,
@@ -109,6 +111,7 @@ impl ComputePipeline {
             #[cfg(all(feature = "gdb", target_os = "linux"))]
             _listed: Arc::new(crate::jit::gdb::Listed::new(&kernel.name, kernel.code())),
             kernel: Arc::new(kernel),
+            times: Arc::default(),
             zero_workgroup: stage.zero_initialize_workgroup_memory,
             options: *options,
             text: text.clone(),
