@@ -15,8 +15,9 @@ use crate::device::Capabilities;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LeasePolicy {
-    /// The longest lease: the burden on watchdogs and other users of the device. A running handler is not ended by the
-    /// limit.
+    /// The longest lease: the burden on watchdogs and other processes with the device. Other work of this process on the
+    /// device ends a lease at once. A running handler is not ended by the limit. Calls between two leases wait for the
+    /// host, so longer leases make answers come more evenly.
     pub time: Duration,
     /// After so much time without calls the server leaves the device; the next call launches it again. Earlier a lease
     /// is followed by another without calls, too, unless the lease has made room for other work. [`Duration::MAX`]: the
