@@ -296,6 +296,70 @@ fn branches_that_no_lane_of_a_vector_takes() {
     }
 }
 
+/// Runs a kernel for each of [`CONDITIONS`]: the words of `out` for 32 invocations and all of [`BOUNDS`] are 100 more than
+/// the invocation's number in reverse where the condition holds, and poison elsewhere.
+fn check_conditions(kernel: impl Fn(&str) -> String) {
+    for lanes in [1, 4, 8, 16, 32] {
+        let cpu = with(lanes);
+        for (text, holds) in CONDITIONS {
+            let pipeline = cpu.pipeline(&kernel(text));
+            let bounds = cpu.uniform(bytemuck::cast_slice(&BOUNDS));
+            let poison = [0xdead_beef_u32; 32 * BOUNDS.len()];
+            let out = cpu.buffer(bytemuck::cast_slice(&poison));
+            let group = cpu.group(&pipeline, &[&bounds, &out]);
+            cpu.dispatch(&pipeline, &group, [1, 1, 1]);
+            for (at, got) in (0u32..).zip(cpu.read::<u32>(&out)) {
+                let (bound, i) = (BOUNDS[at as usize / 32], at % 32);
+                let expected = match holds(i, bound) {
+                    true => 131 - i,
+                    false => 0xdead_beef,
+                };
+                assert_eq!(
+                    got, expected,
+                    "{text}, {lanes} lanes, i = {i}, bound = {bound:#x}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn branches_that_all_lanes_of_a_vector_take() {
+    check_conditions(|text| {
+        format!(
+            "@group(0) @binding(0) var<uniform> bounds: array<vec4<u32>, 6>;
+             @group(0) @binding(1) var<storage, read_write> out: array<u32>;
+             @compute @workgroup_size(32) fn main(@builtin(local_invocation_index) i: u32) {{
+                 for (var k = 0u; k < 24u; k++) {{
+                     let bound = bounds[k / 4u][k % 4u];
+                     if ({text}) {{ out[k * 32u + i] = 131u - i; }}
+                 }}
+             }}"
+        )
+    });
+}
+
+/// No invocation behind the first that does not take the branch does, where the number compared grows up to the last.
+#[test]
+fn branches_that_end_a_stretch() {
+    check_conditions(|text| {
+        format!(
+            "@group(0) @binding(0) var<uniform> bounds: array<vec4<u32>, 6>;
+             @group(0) @binding(1) var<storage, read_write> out: array<u32>;
+             var<workgroup> words: array<u32, 32>;
+             @compute @workgroup_size(32) fn main(@builtin(local_invocation_index) i: u32) {{
+                 words[i] = i;
+                 workgroupBarrier();
+                 for (var k = 0u; k < 24u; k++) {{
+                     let bound = bounds[k / 4u][k % 4u];
+                     if ({text}) {{ out[k * 32u + i] = words[31u - i] + 100u; }}
+                     workgroupBarrier();
+                 }}
+             }}"
+        )
+    });
+}
+
 /// Products and quotients by powers of two are shifts. A float whose bits are a power of two is none, nor is a product of
 /// which one factor differs from lane to lane.
 #[test]

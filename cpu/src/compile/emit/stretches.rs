@@ -15,18 +15,25 @@
 //!         if i < half, sum
 //! ```
 //!
+//! A stretch ending with such a branch is over where a first invocation does not take the branch: none behind does.
+//!
 //! Otherwise, invocations have states: see [`region`](super::region).
 
 use std::collections::{HashMap, HashSet};
 
 use cranelift_codegen::ir::{InstBuilder, condcodes::IntCC};
 
-use super::{Emitter, Options, lanes::Lanes, leaves};
+use super::{
+    Emitter, Options,
+    lanes::{Lanes, flow::certain::SMALL},
+    leaves,
+};
 use crate::compile::{
     error::Result,
-    ir::{Block, Builtin, Op, Program, Statement, Value, Variable, visit},
+    ir::{Access, Block, Builtin, Comparison, Op, Program, Statement, Value, Variable, visit},
     passes::{
         live::Lives,
+        range,
         stretches::Dividing,
         uniform::{self, Shape, Uniformity},
     },
@@ -46,6 +53,8 @@ pub(super) struct Stretches {
     delayed: HashSet<*const Statement>,
     /// Variables lying in frames between stretches
     framed: HashSet<Variable>,
+    /// Branches at the end of their stretch, and their conditions: once an invocation does not take the branch, none behind does
+    closing: HashMap<*const Statement, Value>,
     /// Whether a stretch is emitted
     inside: bool,
 }
@@ -147,6 +156,7 @@ impl<'a> Planner<'a> {
                 hoisted: HashSet::new(),
                 delayed: HashSet::new(),
                 framed: HashSet::new(),
+                closing: HashMap::new(),
                 inside: false,
             },
             known: HashSet::new(),
@@ -294,11 +304,39 @@ impl<'a> Planner<'a> {
         found
     }
 
+    /// Whether a condition holds for some first invocations of a work-group, and for none behind.
+    fn ends_for_good(&self, condition: Value) -> bool {
+        let Op::Compare(
+            Comparison::LtU | Comparison::LeU | Comparison::LtS | Comparison::LeS,
+            a,
+            b,
+        ) = self.program.values[condition].op
+        else {
+            return false;
+        };
+        let grows = match self.uniformity.value(self.program, a) {
+            Shape::Linear(stride) => stride < SMALL,
+            _ => false,
+        };
+        grows && range::greatest(self.program, a) < SMALL && self.is_common(b)
+    }
+
     fn end_stretch(&mut self) {
         self.later.clear();
         let pending = std::mem::take(&mut self.pending);
         if is_pure(&pending) {
             return;
+        }
+        if let Some((last, others)) = pending.split_last()
+            && is_unseen(others)
+            && let Statement::If {
+                condition, reject, ..
+            } = last
+            && reject.is_empty()
+            && self.ends_for_good(*condition)
+        {
+            let at: *const Statement = *last;
+            self.plan.closing.insert(at, *condition);
         }
         for (variable, used) in uses(self.program, &self.plan.shared, &pending) {
             let (stretches, last) = self.uses.entry(variable).or_insert((0, used));
@@ -306,6 +344,20 @@ impl<'a> Planner<'a> {
             *last = used;
         }
     }
+}
+
+/// Whether statements of a stretch may be left out by invocations without use of the results.
+fn is_unseen(statements: &[&Statement]) -> bool {
+    statements.iter().all(|statement| {
+        matches!(
+            statement,
+            Statement::Let(_)
+                | Statement::Load {
+                    access: Access::Plain,
+                    ..
+                }
+        )
+    })
 }
 
 /// Whether a stretch does nothing visible behind it.
@@ -423,7 +475,18 @@ impl Emitter<'_> {
         for (variable, _) in framed.iter().filter(|(_, used)| used.first == First::Read) {
             self.restore(*variable);
         }
-        for statement in statements {
+        let keeps_none = framed.iter().all(|(_, used)| !used.assigns);
+        for &statement in statements {
+            let at = std::ptr::from_ref(statement);
+            let closing = (self.stretches.as_ref()).and_then(|plan| plan.closing.get(&at).copied());
+            if keeps_none
+                && let Some(condition) = closing
+                && let Some(none) = self.certainly_none(condition)?
+            {
+                let some = self.b.create_block();
+                self.b.ins().brif(none, end, &[], some, &[]);
+                self.b.switch_to_block(some);
+            }
             self.statement(statement)?;
         }
         self.b.ins().jump(next, &[]);

@@ -8,7 +8,7 @@
 //!
 //! The places of parting and joining are known when code is emitted: where no lanes can be missing, there is no mask.
 
-mod certain;
+pub(in crate::compile::emit) mod certain;
 mod loops;
 
 use cranelift_codegen::ir::{self, InstBuilder, condcodes::IntCC, types};

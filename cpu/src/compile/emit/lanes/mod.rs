@@ -10,7 +10,7 @@
 
 mod clamped;
 mod contiguous;
-mod flow;
+pub(super) mod flow;
 mod memory;
 mod operate;
 mod subgroup;

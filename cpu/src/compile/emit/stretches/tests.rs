@@ -178,3 +178,33 @@ fn variables_are_shared_or_framed_as_they_are_used() {
         }
     }
 }
+
+#[test]
+fn stretches_end_early_at_branches_that_no_later_invocation_takes() {
+    for (stretch, closing) in [
+        ("if (i < given.x) { out[i] = words[i]; }", 1),
+        (
+            "let word = words[i]; if (i * 3u <= given.x) { out[i] = word; }",
+            1,
+        ),
+        ("if (i32(i) < i32(given.x)) { out[i] = words[i]; }", 1),
+        // Something else is done by all.
+        ("out[i] = 1u; if (i < given.x) { out[i] = words[i]; }", 0),
+        ("if (i < given.x) { out[i] = words[i]; } out[i] += 1u;", 0),
+        (
+            "if (i < given.x) { out[i] = words[i]; } else { out[i] = 1u; }",
+            0,
+        ),
+        // Later invocations may take the branch.
+        ("if (i == given.x) { out[i] = words[i]; }", 0),
+        ("if (given.x < i) { out[i] = words[i]; }", 0),
+        ("if (i % 8u < given.x) { out[i] = words[i]; }", 0),
+        ("if (i + 0xffffffe4u < given.x) { out[i] = words[i]; }", 0),
+        // The bound may change from one invocation to the next.
+        ("if (i < out[0]) { out[i] = words[i]; }", 0),
+    ] {
+        let body = format!("words[i] = i; workgroupBarrier(); {stretch}");
+        let plan = plan(&kernel(&body), options(8)).unwrap();
+        assert_eq!(plan.closing.len(), closing, "{stretch}");
+    }
+}
