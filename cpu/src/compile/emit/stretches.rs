@@ -25,7 +25,7 @@ use cranelift_codegen::ir::{InstBuilder, condcodes::IntCC};
 
 use super::{
     Emitter, Options,
-    lanes::{Lanes, flow::certain::SMALL},
+    lanes::{Lanes, flow::certain::grows},
     leaves,
 };
 use crate::compile::{
@@ -33,7 +33,6 @@ use crate::compile::{
     ir::{Access, Block, Builtin, Comparison, Op, Program, Statement, Value, Variable, visit},
     passes::{
         live::Lives,
-        range,
         stretches::Dividing,
         uniform::{self, Shape, Uniformity},
     },
@@ -53,8 +52,8 @@ pub(super) struct Stretches {
     delayed: HashSet<*const Statement>,
     /// Variables lying in frames between stretches
     framed: HashSet<Variable>,
-    /// Branches at the end of their stretch, and their conditions: once an invocation does not take the branch, none behind does
-    closing: HashMap<*const Statement, Value>,
+    /// Branches at the end of their stretch: once an invocation does not take the branch, none behind does
+    closing: HashSet<*const Statement>,
     /// Whether a stretch is emitted
     inside: bool,
 }
@@ -156,7 +155,7 @@ impl<'a> Planner<'a> {
                 hoisted: HashSet::new(),
                 delayed: HashSet::new(),
                 framed: HashSet::new(),
-                closing: HashMap::new(),
+                closing: HashSet::new(),
                 inside: false,
             },
             known: HashSet::new(),
@@ -314,11 +313,8 @@ impl<'a> Planner<'a> {
         else {
             return false;
         };
-        let grows = match self.uniformity.value(self.program, a) {
-            Shape::Linear(stride) => stride < SMALL,
-            _ => false,
-        };
-        grows && range::greatest(self.program, a) < SMALL && self.is_common(b)
+        let shape = self.uniformity.value(self.program, a);
+        grows(self.program, shape, a) && self.is_common(b)
     }
 
     fn end_stretch(&mut self) {
@@ -336,7 +332,7 @@ impl<'a> Planner<'a> {
             && self.ends_for_good(*condition)
         {
             let at: *const Statement = *last;
-            self.plan.closing.insert(at, *condition);
+            self.plan.closing.insert(at);
         }
         for (variable, used) in uses(self.program, &self.plan.shared, &pending) {
             let (stretches, last) = self.uses.entry(variable).or_insert((0, used));
@@ -478,10 +474,10 @@ impl Emitter<'_> {
         let keeps_none = framed.iter().all(|(_, used)| !used.assigns);
         for &statement in statements {
             let at = std::ptr::from_ref(statement);
-            let closing = (self.stretches.as_ref()).and_then(|plan| plan.closing.get(&at).copied());
             if keeps_none
-                && let Some(condition) = closing
-                && let Some(none) = self.certainly_none(condition)?
+                && let Statement::If { condition, .. } = statement
+                && (self.stretches.as_ref()).is_some_and(|plan| plan.closing.contains(&at))
+                && let Some(none) = self.certainly_none(*condition)?
             {
                 let some = self.b.create_block();
                 self.b.ins().brif(none, end, &[], some, &[]);

@@ -7,12 +7,18 @@ use cranelift_codegen::ir::{self, InstBuilder, condcodes::IntCC};
 use crate::compile::{
     emit::Emitter,
     error::Result,
-    ir::{Access, Block, Comparison, Op, Statement, Value},
+    ir::{Access, Block, Comparison, Op, Program, Statement, Value},
     passes::{range, uniform::Shape},
 };
 
 /// Integers below this bound grow from lane to lane without going round, if their stride is below, too.
-pub(in crate::compile::emit) const SMALL: u32 = 1 << 31;
+const SMALL: u32 = 1 << 31;
+
+/// Whether an integer of such a shape grows from one invocation to the next without going round.
+pub(in crate::compile::emit) fn grows(program: &Program, shape: Shape, value: Value) -> bool {
+    let is_linear = matches!(shape, Shape::Linear(stride) if stride < SMALL);
+    is_linear && range::greatest(program, value) < SMALL
+}
 
 /// The most statements to be written once for all lanes, and once more for some.
 const MAX_WHOLE: usize = 24;
@@ -90,17 +96,13 @@ impl Emitter<'_> {
             (Comparison::Eq, (Shape::Uniform, Shape::Linear(1))) => {
                 return self.none_equals(b, a).map(Some);
             }
-            (_, (Shape::Linear(stride), Shape::Uniform))
-                if stride < SMALL && range::greatest(self.program, a) < SMALL =>
-            {
-                match op {
-                    Comparison::LtU => IntCC::UnsignedGreaterThanOrEqual,
-                    Comparison::LeU => IntCC::UnsignedGreaterThan,
-                    Comparison::LtS => IntCC::SignedGreaterThanOrEqual,
-                    Comparison::LeS => IntCC::SignedGreaterThan,
-                    _ => return Ok(None),
-                }
-            }
+            (_, (shape, Shape::Uniform)) if grows(self.program, shape, a) => match op {
+                Comparison::LtU => IntCC::UnsignedGreaterThanOrEqual,
+                Comparison::LeU => IntCC::UnsignedGreaterThan,
+                Comparison::LtS => IntCC::SignedGreaterThanOrEqual,
+                Comparison::LeS => IntCC::SignedGreaterThan,
+                _ => return Ok(None),
+            },
             _ => return Ok(None),
         };
         let (first, bound) = (self.value(a)?, self.value(b)?);
