@@ -115,7 +115,7 @@ fn main() -> Result<(), Error> {
                 }
             }
             if wanted("beside") {
-                let [alone, beside] = bench.beside()?;
+                let [alone, beside] = bench.beside(bench.server.device(), &bench.bump)?;
                 note("time launch_beside_us".into(), None, beside * 1e6);
                 // On software adapters the server's kernel and the thread that calls take a processor each.
                 let goal = match bench.plain.capabilities().software {
@@ -123,6 +123,13 @@ fn main() -> Result<(), Error> {
                     false => 1.5,
                 };
                 note("ratio launch_beside".into(), Some(goal), beside / alone);
+            }
+            if wanted("beside") && bench.plain.has_second_queue() {
+                let server = server_on(&bench.plain.second_queue()?)?;
+                let bump = server.function("bump")?;
+                let [alone, beside] = bench.beside(&bench.plain, &bump)?;
+                let row = "ratio launch_beside_second_queue".into();
+                note(row, Some(1.1), beside / alone);
             }
             if wanted("longest") && round <= 3 {
                 let goal = (name == "SwiftShader").then_some(5.0);
@@ -153,6 +160,14 @@ struct Bench {
     bump: DeviceFunction<(u32,), u32>,
 }
 
+/// A server of `bump`.
+fn server_on(device: &Device) -> Result<PersistentKernel, Error> {
+    let program = Program::new("server.wgsl", SERVER)?;
+    Ok(PersistentKernel::builder(device, &program)
+        .handler("bump")
+        .start()?)
+}
+
 impl Bench {
     fn new(context: &Context, adapter: usize) -> Result<Self, Error> {
         let plain = context.device_at(adapter)?;
@@ -160,10 +175,7 @@ impl Bench {
         plain.finish()?;
         let raw = Raw::new(&plain, EMPTY, &[data.raw()]);
         let device = context.device_at(adapter)?;
-        let program = Program::new("server.wgsl", SERVER)?;
-        let server = PersistentKernel::builder(&device, &program)
-            .handler("bump")
-            .start()?;
+        let server = server_on(&device)?;
         let bump = server.function("bump")?;
         Ok(Self {
             plain,
@@ -237,9 +249,13 @@ impl Bench {
         rate(&self.bump, threads, calls, |x| Some(x + 1))
     }
 
-    /// Seconds of a launch that is waited for: on a device without a server, and on the server's while a thread calls it all
-    /// the while.
-    fn beside(&self) -> Result<[f64; 2], Error> {
+    /// Seconds of a launch that is waited for: on a device without a server, and on `device` while a thread calls a server
+    /// all the while.
+    fn beside(
+        &self,
+        device: &Device,
+        bump: &DeviceFunction<(u32,), u32>,
+    ) -> Result<[f64; 2], Error> {
         const LAUNCHES: u32 = 300;
         let launches = |device: &Device| {
             let program = Program::new("empty.wgsl", EMPTY)?;
@@ -264,11 +280,11 @@ impl Bench {
         let beside = std::thread::scope(|scope| {
             let calling = scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
-                    self.bump.call(&(1,))?;
+                    bump.call(&(1,))?;
                 }
                 Ok::<_, CallError>(())
             });
-            let beside = launches(self.server.device());
+            let beside = launches(device);
             done.store(true, Ordering::Relaxed);
             calling.join().map_err(|_| "the caller panicked")??;
             beside

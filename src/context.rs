@@ -1,6 +1,7 @@
 //! The context: the adapters of the machine, and the devices opened on them.
 
 mod memory;
+mod second_queue;
 
 use std::sync::Arc;
 

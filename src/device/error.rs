@@ -101,6 +101,17 @@ pub enum DeviceError {
         /// The option set.
         option: &'static str,
     },
+    /// There is no queue beside the device's ([`Device::second_queue`](crate::Device::second_queue)).
+    #[error(
+        "{device} has no second queue: {why}; a server on the device itself gives way to launches by leases, and another \
+         device of the machine works beside this one"
+    )]
+    SecondQueue {
+        /// The device's name.
+        device: String,
+        /// Why not.
+        why: String,
+    },
     /// The environment asks for something that does not exist.
     #[error("{variable}={value} names no backend that wgpu knows: use vulkan, metal, dx12 or gl")]
     Environment {
@@ -122,5 +133,6 @@ debug_by_text!(DeviceError {
     EmbeddedOption,
     NotEmbedded,
     WouldBlock,
+    SecondQueue,
     Environment,
 });

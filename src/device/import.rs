@@ -159,14 +159,28 @@ pub(crate) async fn request_device(
     adapter: &wgpu::Adapter,
     descriptor: &wgpu::DeviceDescriptor<'_>,
     import: bool,
-) -> Result<(wgpu::Device, wgpu::Queue), wgpu::RequestDeviceError> {
+) -> Result<Opened, wgpu::RequestDeviceError> {
     #[cfg(vulkan)]
     if import && let Some(opened) = vulkan::open(adapter, descriptor) {
         return opened;
     }
     #[cfg(not(vulkan))]
     let _ = import;
-    adapter.request_device(descriptor).await
+    let (device, queue) = adapter.request_device(descriptor).await?;
+    Ok(Opened {
+        device,
+        queue,
+        second_family: None,
+    })
+}
+
+/// A device just opened.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) device: wgpu::Device,
+    pub(crate) queue: wgpu::Queue,
+    /// The family of a further queue of the driver's device, unknown to wgpu: see [`second_queue`](super::second_queue).
+    pub(crate) second_family: Option<u32>,
 }
 
 /// The requirements of `device` for imported ranges, if import works at all.

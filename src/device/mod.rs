@@ -37,6 +37,7 @@ pub(crate) mod queue;
 pub(crate) mod release;
 pub(crate) mod resident;
 pub(crate) mod sanitizer;
+pub(crate) mod second_queue;
 pub(crate) mod spill_policy;
 pub(crate) mod staging;
 pub(crate) mod status;
@@ -125,6 +126,8 @@ pub(crate) struct DeviceShared {
     pub(crate) extensions: DeviceExtensions,
     /// Whom to tell, in the launch room, that a buffer is gone.
     pub(crate) buffer_gone: OnceLock<fn(&DeviceShared, u64)>,
+    /// Another queue of the same device of the driver.
+    pub(crate) second_queue: second_queue::SecondQueue,
     /// Counts the drop of all fields: the last one.
     pub(crate) end: exit::DeviceEnd,
 }

@@ -5,10 +5,11 @@ use std::sync::{Arc, OnceLock};
 use super::capabilities::Capabilities;
 use super::event::CallbackQueue;
 use super::heap_options::HeapPlacement;
-use super::import::{import_limits, request_device};
+use super::import::{Opened, import_limits, request_device};
 use super::pipeline_cache::DiskCache;
 use super::probe::{Finding, NotProbed, ProbeOptions, ProbeReport, probe};
 use super::queue::Queue;
+use super::second_queue::{self, Origin, SecondQueue};
 use super::submissions::Submissions;
 use super::wait::{LostFlag, Waiter};
 use super::wait_policy::WaitPolicy;
@@ -61,6 +62,43 @@ fn memory_hints(device_type: wgpu::DeviceType) -> wgpu::MemoryHints {
     }
 }
 
+/// Notes the loss of a device, and logs errors outside of calls.
+fn listen(raw: &wgpu::Device) -> Arc<LostFlag> {
+    let lost = Arc::new(LostFlag::default());
+    let flag = Arc::clone(&lost);
+    raw.set_device_lost_callback(move |reason, message| match reason {
+        // After the drop of the last handle there is no listener left.
+        wgpu::DeviceLostReason::Destroyed => flag.raise("it was destroyed"),
+        wgpu::DeviceLostReason::Unknown => flag.raise(message),
+    });
+    raw.on_uncaptured_error(Arc::new(|error: wgpu::Error| {
+        log::error!("wgpu reported an error outside any call of ours: {error}");
+    }));
+    lost
+}
+
+/// Opens the second queue of the driver's device under `first` as a device of its own.
+pub(crate) fn open_second(first: &DeviceShared, origin: &Origin) -> Result<Device, DeviceError> {
+    let options = first.options.clone();
+    let info = named(origin.adapter.get_info());
+    let descriptor = wgpu::DeviceDescriptor {
+        label: Some("tombolo second queue"),
+        required_features: first.raw.features(),
+        required_limits: first.raw.limits(),
+        memory_hints: memory_hints(info.device_type),
+        ..Default::default()
+    };
+    let (raw, queue) = second_queue::open(&first.raw, origin, &descriptor)?;
+    let lost = listen(&raw);
+    let downlevel = origin.adapter.get_downlevel_capabilities().flags;
+    let context = Arc::clone(&first.context);
+    let report = first.capabilities.probe.clone();
+    let device = assemble(raw, queue, &info, options, context, report, lost, downlevel);
+    let shared = &device.shared;
+    shared.submissions.learn_order(&shared.queue_raw);
+    Ok(device)
+}
+
 /// Opens a device on `adapter`; `probe` is an earlier measurement by a scratch device there.
 pub(crate) async fn open(
     adapter: &wgpu::Adapter,
@@ -85,7 +123,11 @@ pub(crate) async fn open(
         memory_hints: memory_hints(info.device_type),
         ..Default::default()
     };
-    let (raw, queue) = request_device(
+    let Opened {
+        device: raw,
+        queue,
+        second_family,
+    } = request_device(
         adapter,
         &descriptor,
         options.live_memory && options.import_host_memory,
@@ -95,22 +137,16 @@ pub(crate) async fn open(
         adapter: info.name.clone(),
         source,
     })?;
-    let lost = Arc::new(LostFlag::default());
-    let flag = Arc::clone(&lost);
-    raw.set_device_lost_callback(move |reason, message| match reason {
-        // After the drop of the last handle there is no listener left.
-        wgpu::DeviceLostReason::Destroyed => flag.raise("it was destroyed"),
-        wgpu::DeviceLostReason::Unknown => flag.raise(message),
-    });
-    raw.on_uncaptured_error(Arc::new(|error: wgpu::Error| {
-        log::error!("wgpu reported an error outside any call of ours: {error}");
-    }));
+    let lost = listen(&raw);
     let downlevel = adapter.get_downlevel_capabilities().flags;
     let device = assemble(raw, queue, &info, options, context, report, lost, downlevel);
     device
         .shared
         .submissions
         .learn_order(&device.shared.queue_raw);
+    if let Some(family) = second_family {
+        device.shared.second_queue.is_of(adapter, family);
+    }
     let capabilities = device.capabilities();
     let in_place = [Aspect::HostImport, Aspect::LiveMemory];
     if capabilities.heap_placement == HeapPlacement::InPlace
@@ -245,6 +281,7 @@ fn assemble(
         context,
         extensions: DeviceExtensions::default(),
         buffer_gone: OnceLock::new(),
+        second_queue: SecondQueue::default(),
         end: super::exit::DeviceEnd::default(),
     };
     super::exit::watch();

@@ -415,7 +415,8 @@ pub enum LaunchError {
     #[error(
         "`{kernel}` would wait on {device} for a server on the same device, which runs one kernel at a time: split the \
          call, that is, begin it with `…_begin` and ask for its answer with `…_collect` in the next launch, or post it \
-         with `…_post` where the answer does not matter"
+         with `…_post` where the answer does not matter; or start the server on `Device::second_queue`, if \
+         `Device::has_second_queue`"
     )]
     WaitsForItself {
         /// The entry point.

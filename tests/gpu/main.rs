@@ -111,6 +111,7 @@ mod rpc_split;
 mod rpc_streams;
 mod rpc_wait_budget;
 mod sanitizer;
+mod second_queue;
 mod segment_lists;
 mod segments;
 mod server_beside;
@@ -271,6 +272,7 @@ fn main() -> std::process::ExitCode {
         rpc_streams::CASES,
         sanitizer::CASES,
         segments::CASES,
+        second_queue::CASES,
         server_beside::CASES,
         server_leases::CASES,
         server_polls::CASES,

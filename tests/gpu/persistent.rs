@@ -95,12 +95,12 @@ pub fn mixer_of(builder: PersistentKernelBuilder) -> (PersistentKernel, Mixer) {
     (server, function)
 }
 
-/// Leases that end neither by time nor because nobody calls.
 /// No lease ends by its time, and is followed by another without calls.
 pub fn untimed(device: &Device) -> LeasePolicy {
     LeasePolicy::of(device.capabilities()).time(Duration::MAX)
 }
 
+/// Leases that end neither by time nor because nobody calls.
 pub fn endless(device: &Device) -> LeasePolicy {
     LeasePolicy::of(device.capabilities())
         .time(Duration::MAX)

@@ -29,10 +29,10 @@ fn a_device_that_imports_is_otherwise_the_one_that_wgpu_opens() {
                 .0;
             let imports = pollster::block_on(request_device(adapter, &descriptor, true))
                 .unwrap()
-                .0;
+                .device;
             let without = pollster::block_on(request_device(adapter, &descriptor, false))
                 .unwrap()
-                .0;
+                .device;
             for device in [&imports, &without] {
                 assert_eq!(device.features(), plain.features());
                 assert_eq!(device.limits(), plain.limits());
@@ -358,7 +358,7 @@ fn refusals_are_typed_and_leave_nothing_behind() {
                 .unwrap();
         window.commit(0..MIB).unwrap();
         assert!(matches!(
-            import_host(&plain.0, &window, 0..MIB, "none").unwrap_err(),
+            import_host(&plain.device, &window, 0..MIB, "none").unwrap_err(),
             ImportError::Extension { .. }
         ));
         window.decommit(0..MIB).unwrap();
@@ -386,8 +386,8 @@ fn the_probe_finds_that_imported_memory_is_shared() {
 fn the_probe_of_a_plain_device_says_why_not() {
     let machine = Machine::new();
     for adapter in &machine.adapters {
-        let (device, queue) =
-            pollster::block_on(request_device(adapter, &Default::default(), false)).unwrap();
+        let opened = pollster::block_on(request_device(adapter, &Default::default(), false));
+        let Opened { device, queue, .. } = opened.unwrap();
         let found = probe_import(&device, &queue, WITHIN, Instant::now() + WITHIN);
         let why = found.why_not().unwrap();
         assert!(why.contains("VK_EXT_external_memory_host"), "{why}");

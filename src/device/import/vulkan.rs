@@ -9,7 +9,8 @@ use std::sync::Arc;
 use ash::{ext::external_memory_host, vk};
 use wgpu::hal::{self, api::Vulkan};
 
-use super::{IMPORTED_USAGE, ImportError, ImportLimits};
+use super::{IMPORTED_USAGE, ImportError, ImportLimits, Opened};
+use crate::device::second_queue;
 use crate::device::window::{Pinned, Window};
 
 /// The hal device, kept alive together with its wgpu device.
@@ -33,7 +34,7 @@ fn buffer_usage() -> vk::BufferUsageFlags {
 pub(super) fn open(
     adapter: &wgpu::Adapter,
     descriptor: &wgpu::DeviceDescriptor<'_>,
-) -> Option<Result<(wgpu::Device, wgpu::Queue), wgpu::RequestDeviceError>> {
+) -> Option<Result<Opened, wgpu::RequestDeviceError>> {
     // Checks made by wgpu before opening a device, and repeated by no later code.
     let experimental = wgpu::Features::all_experimental_mask();
     let features = descriptor.required_features;
@@ -57,24 +58,35 @@ pub(super) fn open(
     {
         return None;
     }
-    let add_extension = |arguments: hal::vulkan::CreateDeviceCallbackArgs<'_, '_, '_>| {
+    let second_family = second_queue::vulkan::family(&hal);
+    let add = |arguments: hal::vulkan::CreateDeviceCallbackArgs<'_, '_, '_>| {
         if !arguments.extensions.contains(&external_memory_host::NAME) {
             arguments.extensions.push(external_memory_host::NAME);
         }
+        if let Some(family) = second_family {
+            (arguments.queue_create_infos).push(second_queue::vulkan::queues(family));
+        }
     };
     // SAFETY: features and limits are within the adapter's, as checked above. The callback adds an extension known to
-    // the driver, and takes nothing away.
+    // the driver and a queue of a family that the driver has, and takes nothing away.
     let opened = unsafe {
         hal.open_with_callback(
             features,
             &descriptor.required_limits,
             &descriptor.memory_hints,
-            Some(Box::new(add_extension)),
+            Some(Box::new(add)),
         )
     };
     match opened {
-        // SAFETY: the hal device was opened on this adapter, with the features of the descriptor.
-        Ok(opened) => Some(unsafe { adapter.create_device_from_hal::<Vulkan>(opened, descriptor) }),
+        Ok(opened) => {
+            // SAFETY: the hal device was opened on this adapter, with the features of the descriptor.
+            let made = unsafe { adapter.create_device_from_hal::<Vulkan>(opened, descriptor) };
+            Some(made.map(|(device, queue)| Opened {
+                device,
+                queue,
+                second_family,
+            }))
+        }
         Err(error) => {
             let name = adapter.get_info().name;
             log::warn!("{name}: no device with {EXTENSION} ({error}); opening one without it");

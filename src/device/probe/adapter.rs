@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::{ProbeOptions, ProbeReport, probe};
 use crate::clock::Instant;
-use crate::device::import::request_device;
+use crate::device::import::{Opened, request_device};
 use crate::device::wait::lock;
 
 #[cfg(not(web))]
@@ -164,7 +164,7 @@ async fn probe_scratch(
         ..Default::default()
     };
     match request_device(adapter, &descriptor, true).await {
-        Ok((device, queue)) => {
+        Ok(Opened { device, queue, .. }) => {
             let backend = adapter.get_info().backend;
             let report = probe(&device, &queue, backend, options, known).await;
             (report, Some((device, queue)))

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, MutexGuard};
 
 use crate::device::hooks::alone;
-use crate::device::import::{ImportError, import_host, import_limits, request_device};
+use crate::device::import::{ImportError, Opened, import_host, import_limits, request_device};
 use crate::device::window::{Pinned, Window};
 
 pub(super) const MIB: u64 = 1 << 20;
@@ -72,8 +72,9 @@ pub(super) fn descriptor(adapter: &wgpu::Adapter) -> wgpu::DeviceDescriptor<'sta
 
 impl Port {
     pub(super) fn open(adapter: &wgpu::Adapter) -> Self {
-        let (device, queue) =
-            pollster::block_on(request_device(adapter, &descriptor(adapter), true)).unwrap();
+        let descriptor = descriptor(adapter);
+        let opened = pollster::block_on(request_device(adapter, &descriptor, true));
+        let Opened { device, queue, .. } = opened.unwrap();
         let add = pipeline(
             &device,
             "@group(0) @binding(0) var<storage, read_write> words: array<u32>;

@@ -1,0 +1,37 @@
+//! The second queue of a device, which joins the context as any device does.
+
+use super::join_heap;
+use crate::device::{Device, DeviceError};
+
+impl Device {
+    /// Another device on the same card, with a queue of its own: kernels of both run at the same time, and a kernel that
+    /// stays on one, as a server's does, costs launches on the other next to nothing. All calls give the same device.
+    ///
+    /// There is one where the driver has a family of queues that computes and does not draw
+    /// ([`Device::has_second_queue`]), as drivers of NVIDIA and AMD have. Apart from the common card the two are two devices:
+    /// each has its own buffers, kernels and order of commands; [`Buffer`](crate::Buffer)s of the context move between them,
+    /// and the heap is seen by both.
+    ///
+    /// # Errors
+    /// [`DeviceError::SecondQueue`] where there is none, also on the second queue itself; [`DeviceError::Open`].
+    ///
+    /// # Example
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let device = tombolo::Context::new()?.device()?;
+    /// // A server there does not stand in the way of launches here.
+    /// let for_servers = match device.has_second_queue() {
+    ///     true => device.second_queue()?,
+    ///     false => device.clone(),
+    /// };
+    /// # let _ = for_servers; Ok(()) }
+    /// ```
+    pub fn second_queue(&self) -> Result<Device, DeviceError> {
+        self.shared.second_queue.get(&self.shared, join_heap)
+    }
+
+    /// Whether [`Device::second_queue`] has a queue to give.
+    pub fn has_second_queue(&self) -> bool {
+        self.shared.second_queue.exists()
+    }
+}
