@@ -223,6 +223,7 @@
 #![deny(unsafe_code)]
 
 mod addresses;
+mod argument_lists;
 mod clock;
 mod context;
 pub mod device;

@@ -3,6 +3,7 @@
 use bytemuck::Pod;
 
 use super::error::ServerError;
+use crate::argument_lists::for_argument_lists;
 use crate::kernel::layout::TypeLayout;
 use crate::kernel::server::HandlerDeclaration;
 use crate::memory::Ptr;
@@ -65,7 +66,7 @@ impl RustType {
     }
 }
 
-/// Arguments of a handler: a tuple of up to six values of plain old data, `()` for none.
+/// Arguments of a handler: a tuple of up to twelve values of plain old data, `()` for none.
 ///
 /// `u32`, `i32` and `f32` are the types of WGSL; arrays of them are vectors (`[f32; 3]` for `vec3<f32>`) and matrices;
 /// [`Ptr`] is `usm_ptr`; structures have the same layout.
@@ -143,15 +144,7 @@ macro_rules! arguments {
     )*};
 }
 
-arguments! {
-    ()
-    (A 0)
-    (A 0, B 1)
-    (A 0, B 1, C 2)
-    (A 0, B 1, C 2, D 3)
-    (A 0, B 1, C 2, D 3, E 4)
-    (A 0, B 1, C 2, D 3, E 4, F 5)
-}
+for_argument_lists!(arguments);
 
 /// Compares a handler with the Rust types of its calls.
 pub(super) fn check<A: CallArguments, R: CallResult>(

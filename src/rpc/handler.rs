@@ -2,7 +2,9 @@
 
 use bytemuck::Pod;
 
-/// A call-serving Rust function or closure, of up to six arguments.
+use crate::argument_lists::for_argument_lists;
+
+/// A call-serving Rust function or closure, of up to twelve arguments.
 ///
 /// Arguments and result are plain old data of the same size as the WGSL types of the signature: `u32`, `i32` and `f32`;
 /// arrays of them for vectors (`[f32; 3]` for `vec3<f32>`) and matrices; [`Ptr`](crate::Ptr) for `usm_ptr`; structures
@@ -43,7 +45,7 @@ pub(super) fn put<T: Pod>(value: &T, words: &mut Vec<u32>) {
 }
 
 macro_rules! handlers {
-    ($(($($argument:ident),*))*) => {$(
+    ($(($($argument:ident $index:tt),*))*) => {$(
         impl<Function, $($argument,)* Output> Handler<($($argument,)*), Output> for Function
         where
             Function: Fn($($argument),*) -> Output + Send + Sync + 'static,
@@ -69,15 +71,7 @@ macro_rules! handlers {
     )*};
 }
 
-handlers! {
-    ()
-    (A)
-    (A, B)
-    (A, B, C)
-    (A, B, C, D)
-    (A, B, C, D, E)
-    (A, B, C, D, E, F)
-}
+for_argument_lists!(handlers);
 
 #[cfg(test)]
 mod tests {

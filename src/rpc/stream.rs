@@ -15,6 +15,7 @@ use bytemuck::Pod;
 
 use super::handler::{put, take};
 use super::port::protocol::CallStatus;
+use crate::argument_lists::for_argument_lists;
 use crate::guard::guarded;
 
 /// The host's end of an open stream; made by the function registered with
@@ -41,7 +42,7 @@ pub trait CallStream: Send + 'static {
     fn close(self) -> Self::Output;
 }
 
-/// A stream-opening Rust function, of up to six arguments; as [`Handler`](crate::calls::Handler).
+/// A stream-opening Rust function, of up to twelve arguments; as [`Handler`](crate::calls::Handler).
 pub trait StreamOpener<Arguments, S>: Send + Sync + 'static {
     /// Bytes of each argument.
     #[doc(hidden)]
@@ -52,7 +53,7 @@ pub trait StreamOpener<Arguments, S>: Send + Sync + 'static {
 }
 
 macro_rules! openers {
-    ($(($($argument:ident),*))*) => {$(
+    ($(($($argument:ident $index:tt),*))*) => {$(
         impl<Function, $($argument,)* S> StreamOpener<($($argument,)*), S> for Function
         where
             Function: Fn($($argument),*) -> S + Send + Sync + 'static,
@@ -72,15 +73,7 @@ macro_rules! openers {
     )*};
 }
 
-openers! {
-    ()
-    (A)
-    (A, B)
-    (A, B, C)
-    (A, B, C, D)
-    (A, B, C, D, E)
-    (A, B, C, D, E, F)
-}
+for_argument_lists!(openers);
 
 /// A stream without its type.
 pub(super) trait Session: Send {

@@ -29,6 +29,7 @@ mod buffers_moving;
 mod buffers_parts;
 mod buffers_places;
 mod byte_copies;
+mod call_arguments;
 mod callbacks;
 mod device_memory;
 mod devices;
@@ -189,6 +190,7 @@ fn main() -> std::process::ExitCode {
         buffers_parts::CASES,
         buffers_places::CASES,
         byte_copies::CASES,
+        call_arguments::CASES,
         callbacks::CASES,
         ranges::launches::CASES,
         host_access::CASES,
