@@ -141,19 +141,6 @@ impl TypeLayout {
         }
     }
 
-    /// The 32-bit scalar of a word of a plain value or a matrix, in WGSL's spelling.
-    pub(crate) fn word(&self) -> Option<&'static str> {
-        let words = [
-            (Scalar::U32, "u32"),
-            (Scalar::I32, "i32"),
-            (Scalar::F32, "f32"),
-        ];
-        let found = words
-            .into_iter()
-            .find(|(scalar, _)| Some(*scalar) == self.scalar);
-        found.map(|(_, name)| name)
-    }
-
     /// True when every byte of a value belongs to some scalar: the value may then be seen as a plain
     /// sequence of smaller values.
     pub fn is_dense(&self) -> bool {

@@ -127,6 +127,14 @@ pub(crate) fn specialize_in(
             available: program.entry_points().to_vec(),
         });
     };
+    let calls = inner.calls.as_ref();
+    if let Some(fault) = calls.and_then(|calls| calls.refusal(environment.capabilities)) {
+        return Err(KernelError::HostCall {
+            program: inner.name.clone(),
+            function: fault.function,
+            why: fault.why,
+        });
+    }
     let mut values = inner.set_values(constants)?;
     inner.choose_workgroup(declaration, environment.auto_workgroup, &mut values);
     inner.size_values(entry, declaration, &mut values)?;

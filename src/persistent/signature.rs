@@ -4,6 +4,7 @@ use bytemuck::Pod;
 
 use super::error::ServerError;
 use crate::argument_lists::for_argument_lists;
+use crate::kernel::calls::leaves::LeafScalar;
 use crate::kernel::layout::TypeLayout;
 use crate::kernel::server::HandlerDeclaration;
 use crate::memory::Ptr;
@@ -40,10 +41,14 @@ impl RustType {
     }
 
     /// The scalar type itself, or of the elements.
-    fn scalar(self) -> Option<&'static str> {
+    fn scalar(self) -> Option<LeafScalar> {
         let inner = self.name.trim_start_matches('[');
         let inner = inner.split(';').next().unwrap_or(inner);
-        ["f32", "u32", "i32"].into_iter().find(|s| *s == inner)
+        let mut scalars = LeafScalar::ALL.into_iter();
+        scalars.find(|scalar| match scalar {
+            LeafScalar::F16 => inner == std::any::type_name::<half::f16>(),
+            other => inner == other.name(),
+        })
     }
 
     /// Why it does not fit a WGSL type.
@@ -57,9 +62,11 @@ impl RustType {
                 self.bytes
             ));
         }
-        let same = match (self.scalar(), layout.word(), self.pointer) {
-            (Some(own), Some(theirs), _) => own == theirs,
-            (_, word, true) => word == Some("u32") && layout.align == 8,
+        let theirs = layout.scalar.and_then(LeafScalar::of);
+        let same = match (self.scalar(), theirs, self.pointer) {
+            // Another width is another view of the same words: `u64` for `vec2<u32>`.
+            (Some(own), Some(theirs), _) => own == theirs || own.bytes() != theirs.bytes(),
+            (_, word, true) => word == Some(LeafScalar::U32) && layout.align == 8,
             _ => true,
         };
         (!same).then(|| format!("`{wgsl}` is no `{}`", self.text()))
@@ -68,8 +75,9 @@ impl RustType {
 
 /// Arguments of a handler: a tuple of up to twelve values of plain old data, `()` for none.
 ///
-/// `u32`, `i32` and `f32` are the types of WGSL; arrays of them are vectors (`[f32; 3]` for `vec3<f32>`) and matrices;
-/// [`Ptr`] is `usm_ptr`; structures have the same layout.
+/// `u32`, `i32` and `f32` are the types of WGSL, and so are `u64`, `i64`, `f64` and `half::f16` where the device has them;
+/// arrays of them are vectors (`[f32; 3]` for `vec3<f32>`) and matrices; [`Ptr`] is `usm_ptr`; structures have the same
+/// layout.
 pub trait CallArguments: Send {
     /// The types.
     #[doc(hidden)]

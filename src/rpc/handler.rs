@@ -6,9 +6,10 @@ use crate::argument_lists::for_argument_lists;
 
 /// A call-serving Rust function or closure, of up to twelve arguments.
 ///
-/// Arguments and result are plain old data of the same size as the WGSL types of the signature: `u32`, `i32` and `f32`;
-/// arrays of them for vectors (`[f32; 3]` for `vec3<f32>`) and matrices; [`Ptr`](crate::Ptr) for `usm_ptr`; structures
-/// of the same layout. `()` is the result of functions without one.
+/// Arguments and result are plain old data of the same size as the WGSL types of the signature: `u32`, `i32` and `f32`,
+/// and `u64`, `i64`, `f64` and `half::f16` for kernels on devices that have them; arrays of them for vectors (`[f32; 3]`
+/// for `vec3<f32>`) and matrices; [`Ptr`](crate::Ptr) for `usm_ptr`; structures of the same layout. `()` is the result of
+/// functions without one.
 pub trait Handler<Arguments, Result>: Send + Sync + 'static {
     /// Bytes of each argument.
     #[doc(hidden)]

@@ -30,6 +30,7 @@ mod buffers_parts;
 mod buffers_places;
 mod byte_copies;
 mod call_arguments;
+mod call_scalars;
 mod callbacks;
 mod device_memory;
 mod devices;
@@ -191,6 +192,7 @@ fn main() -> std::process::ExitCode {
         buffers_places::CASES,
         byte_copies::CASES,
         call_arguments::CASES,
+        call_scalars::CASES,
         callbacks::CASES,
         ranges::launches::CASES,
         host_access::CASES,

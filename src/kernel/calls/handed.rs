@@ -7,22 +7,36 @@ pub(crate) struct Handed {
     pub types: Vec<(String, usize)>,
 }
 
-/// Scalars, vectors and matrices by name, with size and alignment as WGSL's section "Alignment and Size" lists them.
+/// Scalars, vectors and matrices by name, with size and alignment as WGSL's section "Alignment and Size" lists them; the
+/// rules for 64 bits are naga's, in the same manner.
 fn plain() -> Vec<(String, usize, usize)> {
     let mut plain = Vec::new();
-    for scalar in ["u32", "i32", "f32"] {
-        plain.push((scalar.to_owned(), 4, 4));
-        for (lanes, align) in [(2, 8), (3, 16), (4, 16)] {
-            plain.push((format!("vec{lanes}<{scalar}>"), 4 * lanes, align));
-        }
-    }
-    for columns in 2..=4 {
-        for (rows, stride) in [(2, 8), (3, 16), (4, 16)] {
+    let scalars = [
+        ("u32", 4),
+        ("i32", 4),
+        ("f32", 4),
+        ("u64", 8),
+        ("i64", 8),
+        ("f64", 8),
+        ("f16", 2),
+    ];
+    for (scalar, bytes) in scalars {
+        plain.push((scalar.to_owned(), bytes, bytes));
+        for (lanes, align) in [(2, 2), (3, 4), (4, 4)] {
             plain.push((
-                format!("mat{columns}x{rows}<f32>"),
-                columns * stride,
-                stride,
+                format!("vec{lanes}<{scalar}>"),
+                bytes * lanes,
+                bytes * align,
             ));
+        }
+        for columns in (2..=4).filter(|_| scalar.starts_with('f')) {
+            for (rows, stride) in [(2, 2), (3, 4), (4, 4)] {
+                plain.push((
+                    format!("mat{columns}x{rows}<{scalar}>"),
+                    columns * stride * bytes,
+                    stride * bytes,
+                ));
+            }
         }
     }
     // Both in a program with the declaration and in a program without.
@@ -36,9 +50,14 @@ pub(crate) fn handed() -> Vec<Handed> {
     let all = plain().into_iter().enumerate();
     all.map(|(number, (ty, size, align))| {
         let stride = size.next_multiple_of(align);
+        let enable = if ty.contains("f16") {
+            "enable f16;\n"
+        } else {
+            ""
+        };
         let mut one = Handed {
             declarations: format!(
-                "alias A = {ty}; alias B = A;
+                "{enable}alias A = {ty}; alias B = A;
                 struct S {{ x: A, y: array<B, 2> }}
                 alias C = S; alias D = array<C, 2>;
                 struct T {{ s: C, d: D }}\n"

@@ -2,7 +2,7 @@
 //!
 //! A declaration is a WGSL signature, `fn lookup(key: u32, at: vec3<f32>) -> Node`. A program that mentions `lookup`
 //! (or `lookup_try`, `lookup_post`, `lookup_begin`) gets functions of these names appended behind its text, written by
-//! [`wgsl`] and [`forms`] from `shaders/rpc*.wgsl` and from the memory layout of the types.
+//! [`wgsl`] and [`forms`] from `shaders/rpc*.wgsl` and from the memory layout of the types, whose scalars are [`leaves`].
 //!
 //! The WGSL follows from how naga lays out the types of the *program*, and sizes are compared with Rust's when the
 //! program is read. Each name of a service that comes with the runtime costs a kernel nothing unless the kernel calls
@@ -14,6 +14,7 @@ mod forms;
 pub(crate) mod group_turns;
 #[cfg(test)]
 pub(crate) mod handed;
+pub(crate) mod leaves;
 pub(crate) mod padding_lanes;
 pub(crate) mod prelude;
 pub(crate) mod signature;

@@ -6,8 +6,11 @@ use std::fmt::Write;
 use std::ops::Range;
 use std::sync::Arc;
 
+use naga::valid::Capabilities;
+
 use super::constants::{STATUSES, constants, mixed};
 use super::forms::{Form, Mention, PLACES, TYPE_ENDINGS, WAIT};
+use super::leaves::{LeafScalar, leaves, loads_of, words_of};
 use super::prelude::{declares, needed};
 use super::{CallDeclaration, CallSet};
 use crate::device::call_words::PREFIX;
@@ -28,9 +31,6 @@ const LOAD: &str = "
     walk = walk * 1664525u + 1013904223u + atomicLoad(&tombolo_backoff[(walk >> shift) << 4u]);";
 const LOADS: usize = 32;
 
-/// The most words of a function's arguments or result: each is a line of the kernel.
-const MOST_WORDS: usize = 1024;
-
 /// The structure whose members are the parameters and the result of a function, for naga to lay out.
 const TYPES: &str = "tombolo_call_types_";
 const RESULT: &str = "tombolo_result";
@@ -44,6 +44,15 @@ pub(crate) struct CallAppendix {
     pub origins: Vec<(Range<usize>, Range<usize>)>,
     /// The called functions, in the order of their numbers in a kernel's report.
     pub called: CallSet,
+    /// The functions handing over scalars that not every device has.
+    wide: Vec<WideCall>,
+}
+
+/// A function with scalars that not every device has, and the values with the scalars.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct WideCall {
+    signature: String,
+    values: Vec<(String, TypeLayout)>,
 }
 
 /// Why a function cannot be called.
@@ -116,122 +125,6 @@ fn type_text(mentions: &[Mention<'_>]) -> String {
     text
 }
 
-/// A 32-bit word of a value: path, offset, and type.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Leaf {
-    pub path: String,
-    pub word: usize,
-    pub scalar: &'static str,
-}
-
-impl Leaf {
-    /// The value as a word.
-    pub fn word_of(&self) -> String {
-        match self.scalar {
-            "u32" => self.path.clone(),
-            _ => format!("bitcast<u32>({})", self.path),
-        }
-    }
-
-    /// The meaning of `word` as such a value.
-    pub fn value_of(&self, word: &str) -> String {
-        match self.scalar {
-            "u32" => word.to_owned(),
-            scalar => format!("bitcast<{scalar}>({word})"),
-        }
-    }
-}
-
-/// The words of a value, or why there are none.
-pub(crate) fn leaves(
-    layout: &TypeLayout,
-    path: &str,
-    offset: usize,
-    found: &mut Vec<Leaf>,
-) -> Result<(), String> {
-    if found.len() > MOST_WORDS {
-        return Err(format!(
-            "a `{}` is too long: pass a pointer to it",
-            layout.wgsl
-        ));
-    }
-    let mut push = |path: String, bytes: usize, scalar| {
-        found.push(Leaf {
-            path,
-            word: bytes / 4,
-            scalar,
-        });
-    };
-    match &layout.shape {
-        Shape::Plain => {
-            let Some(scalar) = layout.word() else {
-                return Err(format!(
-                    "`{}` cannot be handed over: use u32, i32 or f32",
-                    layout.wgsl
-                ));
-            };
-            match layout.size {
-                4 => push(path.to_owned(), offset, scalar),
-                size => {
-                    for (lane, name) in (0..size as usize / 4).zip(["x", "y", "z", "w"]) {
-                        push(format!("{path}.{name}"), offset + 4 * lane, scalar);
-                    }
-                }
-            }
-        }
-        Shape::Matrix {
-            columns,
-            stride,
-            column_bytes,
-        } => {
-            let Some(scalar) = layout.word() else {
-                return Err(format!("`{}` cannot be handed over: use f32", layout.wgsl));
-            };
-            for column in 0..*columns as usize {
-                for (lane, name) in (0..*column_bytes as usize / 4).zip(["x", "y", "z", "w"]) {
-                    push(
-                        format!("{path}[{column}].{name}"),
-                        offset + column * *stride as usize + 4 * lane,
-                        scalar,
-                    );
-                }
-            }
-        }
-        Shape::Array {
-            element,
-            stride,
-            count: Some(count),
-        } => {
-            for index in 0..*count as usize {
-                leaves(
-                    element,
-                    &format!("{path}[{index}]"),
-                    offset + index * *stride as usize,
-                    found,
-                )?;
-            }
-        }
-        Shape::Struct { members } => {
-            for member in members {
-                let path = format!("{path}.{}", member.name);
-                leaves(
-                    &member.layout,
-                    &path,
-                    offset + member.offset as usize,
-                    found,
-                )?;
-            }
-        }
-        Shape::Array { count: None, .. } | Shape::Opaque => {
-            return Err(format!(
-                "`{}` cannot be handed over: pass a pointer",
-                layout.wgsl
-            ));
-        }
-    }
-    Ok(())
-}
-
 /// The lines for storing the arguments, and for loading the result.
 pub(super) fn transfers(
     declaration: &CallDeclaration,
@@ -251,8 +144,8 @@ pub(super) fn transfers(
     };
     for ((name, layout), &bytes) in types.iter().zip(&declaration.arguments) {
         check(&format!("`{name}`"), layout, bytes)?;
-        let mut words = Vec::new();
-        leaves(layout, &format!("{name}_"), 0, &mut words)?;
+        let mut scalars = Vec::new();
+        leaves(layout, &format!("{name}_"), 0, &mut scalars)?;
         // Padding is zero, so the host's words depend on the arguments alone.
         let mut next = 0;
         let mut zero = |until: usize, stores: &mut String| {
@@ -265,13 +158,12 @@ pub(super) fn transfers(
             }
             next = until + 1;
         };
-        for leaf in &words {
-            zero(leaf.word, &mut stores);
+        for (at, bits) in words_of(&scalars) {
+            zero(at, &mut stores);
             let _ = writeln!(
                 stores,
-                "sum += tombolo_call_store(arguments + {}u, {});",
-                word + leaf.word,
-                leaf.word_of()
+                "sum += tombolo_call_store(arguments + {}u, {bits});",
+                word + at
             );
         }
         zero(bytes.div_ceil(4), &mut stores);
@@ -279,15 +171,11 @@ pub(super) fn transfers(
     }
     if let Some((_, layout)) = types.iter().find(|(name, _)| name == RESULT) {
         check("the result", layout, declaration.result)?;
-        let mut words = Vec::new();
-        leaves(layout, "reply.value", 0, &mut words)?;
-        for leaf in &words {
-            let word = format!(
-                "atomicLoad(&tombolo_calls[results + {}u])",
-                leaf.word + PREFIX
-            );
-            let _ = writeln!(loads, "{} = {};", leaf.path, leaf.value_of(&word));
-        }
+        let mut scalars = Vec::new();
+        leaves(layout, "reply.value", 0, &mut scalars)?;
+        let load =
+            |word: usize| format!("atomicLoad(&tombolo_calls[results + {}u])", word + PREFIX);
+        loads = loads_of(&scalars, load);
     }
     Ok((stores, loads))
 }
@@ -345,6 +233,7 @@ pub(crate) fn appendix(
                 .map(|mention| Arc::clone(mention.declaration))
                 .collect(),
         ),
+        wide: Vec::new(),
     };
     let origin = mentions.first().map_or(0..0, |mention| mention.at.clone());
     // Without a function: naga's order of functions is not that of the text, and bodies are put in afterwards.
@@ -390,11 +279,39 @@ pub(crate) fn appendix(
             why,
         })?;
         appendix.add(&text, mention.at.clone());
+        let none = Capabilities::empty();
+        let is_wide = |(name, layout): &&(String, TypeLayout)| {
+            LeafScalar::refusal(name, layout, none).is_some()
+        };
+        let values: Vec<_> = types.iter().filter(is_wide).cloned().collect();
+        if !values.is_empty() {
+            appendix.wide.push(WideCall {
+                signature: mention.declaration.signature.text(),
+                values,
+            });
+        }
     }
     Ok(Some(appendix))
 }
 
 impl CallAppendix {
+    /// Why a device with these capabilities cannot call one of the functions, if there is such a function.
+    pub fn refusal(&self, capabilities: Capabilities) -> Option<Fault> {
+        self.wide.iter().find_map(|call| {
+            let refusal = |(name, layout): &(String, TypeLayout)| {
+                let what = match name.as_str() {
+                    RESULT => "the result".to_owned(),
+                    name => format!("`{name}`"),
+                };
+                LeafScalar::refusal(&what, layout, capabilities)
+            };
+            Some(Fault {
+                function: call.signature.clone(),
+                why: call.values.iter().find_map(refusal)?,
+            })
+        })
+    }
+
     fn add(&mut self, text: &str, origin: Range<usize>) {
         let start = self.text.len();
         self.text.push_str(text);

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use super::{HandlerDeclaration, HandlerFault, HandlerForm};
 use crate::device::CallStatus;
 use crate::device::call_words::PREFIX;
-use crate::kernel::calls::wgsl::{Leaf, leaves, spelled};
+use crate::kernel::calls::leaves::{leaves, loads_of, words_of};
+use crate::kernel::calls::wgsl::spelled;
 
 /// The branches of the handlers.
 pub(super) fn cases(
@@ -114,24 +115,21 @@ fn case(
     for (index, (ty, layout)) in types.zip(&handler.parameters).enumerate() {
         let name = format!("tombolo_a{index}");
         let _ = writeln!(loads, "var {name}: {};", spelled(ty));
-        let mut words = Vec::new();
-        leaves(layout, &name, 0, &mut words)?;
-        for leaf in &words {
-            let Leaf { path, word: at, .. } = leaf;
-            let load = match together && !gathers {
-                true => format!("call[{}]", word + at + 5),
-                false => access.load(word + at),
-            };
-            let _ = writeln!(loads, "{path} = {};", leaf.value_of(&load));
-        }
+        let mut scalars = Vec::new();
+        leaves(layout, &name, 0, &mut scalars)?;
+        let load = |at: usize| match together && !gathers {
+            true => format!("call[{}]", word + at + 5),
+            false => access.load(word + at),
+        };
+        loads.push_str(&loads_of(&scalars, load));
         word += layout.size.div_ceil(4) as usize;
         names.push(name);
     }
     let call = format!("{}({})", signature.name, names.join(", "));
     let mut stores = String::new();
     if let Some(layout) = &handler.result {
-        let mut words = Vec::new();
-        leaves(layout, "tombolo_r", 0, &mut words)?;
+        let mut scalars = Vec::new();
+        leaves(layout, "tombolo_r", 0, &mut scalars)?;
         let mut next = 0;
         let mut pad = |until: usize, stores: &mut String| {
             for gap in (next..until).filter(|_| access.pads()) {
@@ -139,9 +137,9 @@ fn case(
             }
             next = until + 1;
         };
-        for leaf in &words {
-            pad(leaf.word, &mut stores);
-            let _ = writeln!(stores, "{}", access.store(leaf.word, &leaf.word_of()));
+        for (at, bits) in words_of(&scalars) {
+            pad(at, &mut stores);
+            let _ = writeln!(stores, "{}", access.store(at, &bits));
         }
         pad(layout.size.div_ceil(4) as usize, &mut stores);
     }

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use naga::valid::Capabilities;
+
+use crate::kernel::calls::leaves::LeafScalar;
 use crate::kernel::calls::wgsl::spelled;
 use crate::kernel::calls::{Signature, opcode};
 use crate::kernel::layout::{Shape, TypeLayout};
@@ -69,6 +72,19 @@ impl HandlerDeclaration {
             parameters: self.given().to_vec(),
             ..self.signature.clone()
         }
+    }
+
+    /// Why a device with these capabilities cannot serve the handler, for want of a scalar of the signature.
+    pub fn refusal(&self, capabilities: Capabilities) -> Option<String> {
+        let parameters = self.given().iter().zip(&self.parameters);
+        let mut refusals = parameters.filter_map(|((name, _), layout)| {
+            LeafScalar::refusal(&format!("`{name}`"), layout, capabilities)
+        });
+        let result = || {
+            let layout = self.result.as_ref()?;
+            LeafScalar::refusal("the result", layout, capabilities)
+        };
+        refusals.next().or_else(result)
     }
 
     /// Words of all arguments: each begins a word.

@@ -74,6 +74,15 @@ impl Plan {
             return Err(ServerError::NoHandlers);
         }
         let handlers = server::declarations(&builder.program, &builder.handlers).map_err(fault)?;
+        for handler in &handlers {
+            let capabilities = builder.device.shared.shader_capabilities;
+            if let Some(why) = handler.refusal(capabilities) {
+                return Err(ServerError::Handler {
+                    handler: handler.signature.name.clone(),
+                    why,
+                });
+            }
+        }
         let budget = builder.budget();
         let is_cooperative = (handlers.iter()).any(|handler| handler.form.is_cooperative());
         let together = match is_cooperative {

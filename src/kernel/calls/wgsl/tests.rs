@@ -125,7 +125,7 @@ fn words_lie_where_wgsl_lays_them() {
     leaves(&TypeLayout::of(&module, handle), "s", 0, &mut found).unwrap();
     let words: Vec<_> = found
         .iter()
-        .map(|leaf| (leaf.path.as_str(), leaf.word))
+        .map(|leaf| (leaf.path.as_str(), leaf.word()))
         .collect();
     assert_eq!(
         words,
@@ -151,8 +151,85 @@ fn words_lie_where_wgsl_lays_them() {
     );
     assert_eq!(
         (found[0].scalar, found[13].scalar, found[16].scalar),
-        ("f32", "u32", "i32")
+        (LeafScalar::F32, LeafScalar::U32, LeafScalar::I32)
     );
+}
+
+/// Scalars of 64 bits are two words, the low word first; halves share words where WGSL lays them so.
+#[test]
+fn wide_scalars_and_halves_lie_where_wgsl_lays_them() {
+    let calls = set(&[("fn f(s: S) -> T", &[48], 16)]);
+    let source = format!(
+        "enable f16;
+        struct S {{ a: f16, b: u64, c: vec3<f16>, d: f16, e: f16, @size(6) f: f16, g: f16, h: f64 }}
+        struct T {{ a: i64, b: f16, c: f16 }}
+        {KERNEL} var s: S; data[0] = u32(f(s).a); }}"
+    );
+    let program = program(&source, &calls).unwrap();
+    program.interface("main", &Constants::new()).unwrap();
+    let text = &program.inner.calls.as_ref().unwrap().text;
+    for (word, value) in [
+        (0, "pack2x16float(vec2<f32>(f32(s_.a), 0.0))"),
+        (1, "0u"),
+        (2, "u32(s_.b)"),
+        (3, "u32(s_.b >> 32u)"),
+        (4, "pack2x16float(vec2<f32>(f32(s_.c.x), f32(s_.c.y)))"),
+        (5, "pack2x16float(vec2<f32>(f32(s_.c.z), f32(s_.d)))"),
+        (6, "pack2x16float(vec2<f32>(f32(s_.e), f32(s_.f)))"),
+        (8, "pack2x16float(vec2<f32>(f32(s_.g), 0.0))"),
+        (9, "0u"),
+        (10, "u32(bitcast<u64>(s_.h))"),
+        (11, "u32(bitcast<u64>(s_.h) >> 32u)"),
+    ] {
+        let line = format!(
+            "sum += tombolo_call_store(arguments + {}u, {value});",
+            word + 4
+        );
+        assert!(text.contains(&line), "{line}\n{text}");
+    }
+    let word = |at: usize| format!("atomicLoad(&tombolo_calls[results + {}u])", at + PREFIX);
+    let [low, high, halves] = [0, 1, 2].map(word);
+    for line in [
+        format!("reply.value.a = bitcast<i64>(((u64({high}) << 32u) | u64({low})));"),
+        format!("reply.value.b = f16(unpack2x16float({halves}).x);"),
+        format!("reply.value.c = f16(unpack2x16float({halves}).y);"),
+    ] {
+        assert!(text.contains(&line), "{line}\n{text}");
+    }
+}
+
+#[test]
+fn devices_without_a_scalar_are_told_what_to_do_instead() {
+    let calls = set(&[
+        ("fn f(x: u32, s: S) -> u32", &[4, 24], 4),
+        ("fn g(x: u32) -> f16", &[4], 2),
+    ]);
+    let source = format!(
+        "enable f16;
+        struct S {{ a: u32, b: vec2<f32>, c: u64 }}
+        {KERNEL} var s: S; data[0] = f(1u, s) + u32(g(1u)); }}"
+    );
+    let program = program(&source, &calls).unwrap();
+    let appendix = program.inner.calls.as_ref().unwrap();
+    let all = Capabilities::all();
+    assert!(appendix.refusal(all).is_none());
+    for (without, function, says) in [
+        (
+            Capabilities::SHADER_INT64,
+            "fn f(x: u32, s: S) -> u32",
+            "`s` is a `S` with `u64`: the device has no 64-bit integers (Aspect::Int64): hand over `vec2<u32>`",
+        ),
+        (
+            Capabilities::SHADER_FLOAT16,
+            "fn g(x: u32) -> f16",
+            "the result is a `f16`: the device has no `f16` (Aspect::Fp16): hand over `f32`",
+        ),
+    ] {
+        let fault = appendix.refusal(all - without).unwrap();
+        assert_eq!(fault.function, function);
+        assert!(fault.why.starts_with(says), "{}", fault.why);
+    }
+    assert!(appendix.refusal(all - Capabilities::FLOAT64).is_none());
 }
 
 #[test]
@@ -194,8 +271,14 @@ fn what_does_not_fit_is_told_with_the_function() {
         ("fn f(x: bool)", &[1], 0, "`bool` cannot be handed over"),
         ("fn f(x: atomic<u32>)", &[4], 0, "cannot be handed over"),
         ("fn f(x: array<u32>)", &[4], 0, "cannot be handed over"),
-        ("fn f(x: vec2<f16>)", &[4], 0, ""),
-        ("fn f(x: i64)", &[8], 0, ""),
+        // The program has to enable it.
+        ("fn f(x: vec2<f16>)", &[4], 0, "f16"),
+        (
+            "fn f(x: i64)",
+            &[4],
+            0,
+            "`x` is a `i64` of 8 bytes, and has 4 in Rust",
+        ),
         (
             "fn f(x: array<u32, 2000>)",
             &[8000],
