@@ -223,7 +223,6 @@
 #![deny(unsafe_code)]
 
 mod addresses;
-mod argument_lists;
 mod clock;
 mod context;
 pub mod device;

@@ -3,11 +3,11 @@
 use bytemuck::Pod;
 
 use super::error::ServerError;
-use crate::argument_lists::for_argument_lists;
 use crate::kernel::calls::leaves::LeafScalar;
 use crate::kernel::layout::TypeLayout;
 use crate::kernel::server::HandlerDeclaration;
 use crate::memory::Ptr;
+use crate::rpc::for_argument_lists;
 
 /// A Rust type as it is compared with a WGSL type.
 #[doc(hidden)]

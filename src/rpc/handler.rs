@@ -2,7 +2,7 @@
 
 use bytemuck::Pod;
 
-use crate::argument_lists::for_argument_lists;
+use super::argument_lists::for_argument_lists;
 
 /// A call-serving Rust function or closure, of up to twelve arguments.
 ///

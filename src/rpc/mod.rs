@@ -5,13 +5,14 @@
 //!   for waiting callers on devices with rationed turns.
 //! - [`services`]: registered functions and the threads serving them (at a [`dispatcher`]), put together by
 //!   [`builder`]; [`loopback`] calls them without a device; [`handler`] turns words into the arguments of a Rust
-//!   function, [`stream`] serves calls of any length; [`slice`] carries ports over the ends of launches to devices
+//!   function (of as many as [`argument_lists`] says), [`stream`] serves calls of any length; [`slice`] carries ports over the ends of launches to devices
 //!   showing nothing to running kernels; [`idle`] is the policy of a thread without work, [`bell`] wakes the thread,
 //!   [`statistics`] counts, [`guard`] catches panics of the program's functions.
 //! - [`provided`]: the functions of the runtime.
 //!
 //! `kernel::calls` makes the kernels' side.
 
+mod argument_lists;
 pub(crate) mod backoff;
 pub(crate) mod bell;
 mod builder;
@@ -34,6 +35,7 @@ mod stream;
 // The parts of `bell`; loom has others of the same names.
 use std::sync;
 
+pub(crate) use argument_lists::for_argument_lists;
 pub(crate) use backoff::Backoff;
 pub(crate) use bell::Bell;
 pub(crate) use kernel_threads::KeptKernelThreads;

@@ -13,9 +13,9 @@ use std::sync::{Mutex, PoisonError};
 
 use bytemuck::Pod;
 
+use super::argument_lists::for_argument_lists;
 use super::handler::{put, take};
 use super::port::protocol::CallStatus;
-use crate::argument_lists::for_argument_lists;
 use crate::guard::guarded;
 
 /// The host's end of an open stream; made by the function registered with
