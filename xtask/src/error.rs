@@ -200,6 +200,14 @@ pub enum Error {
         /// The bench.
         bench: String,
     },
+    /// A source lacks what a table lists.
+    #[error("{} has no {variant}, which docs/calls-table.md lists: change the lists of xtask/src/commands/call_table.rs", path.display())]
+    NoVariant {
+        /// The source.
+        path: PathBuf,
+        /// The enumeration or variant.
+        variant: String,
+    },
     /// The page lacks the markers of the table.
     #[error(
         "{} has no table between `{}` and `{}`; put both lines back",

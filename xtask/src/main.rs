@@ -29,8 +29,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    adapters, bench, book, ci, comments, cross, demo, deny, features, languages, mpi, peers, port,
-    stress, test, web,
+    adapters, bench, book, call_table, ci, comments, cross, demo, deny, features, languages, mpi,
+    peers, port, stress, test, web,
 };
 use crate::error::Error;
 use crate::workspace::Workspace;
@@ -62,6 +62,8 @@ enum Command {
     Peers(peers::Args),
     /// The guide as a book below target/book, by mdBook
     Book,
+    /// Write the page of the forms and refusals of calls from the sources
+    CallTable,
     /// Check and lint for macOS, Windows, ARM Linux, Android and WebAssembly, with a toolchain that it provides
     Cross(cross::Args),
     /// Every kernel of the tests in the languages of all backends, judged by tools of these languages
@@ -104,6 +106,7 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Bench(args) => bench::run(&workspace, args),
         Command::Peers(args) => peers::run(&workspace, args),
         Command::Book => book::run(&workspace),
+        Command::CallTable => call_table::run(&workspace),
         Command::Cross(args) => cross::run(&workspace, args),
         Command::Languages(args) => languages::run(&workspace, args),
         Command::Port(args) => port::run(&workspace, args),

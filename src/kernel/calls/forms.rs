@@ -26,18 +26,32 @@ pub(super) const TEXTS: [&str; 7] = [CALL, PLACES, WAIT, PACKED_CALL, GROUP_CALL
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Form {
     /// `f`: waits, and fails the launch where there is no result.
+    ///
+    /// Needs: live memory: the answer comes while the launch runs (`LaunchError::NeedsLiveMemory` elsewhere).
     Plain,
     /// `f_try`: waits, and returns the outcome of the call.
+    ///
+    /// Needs: live memory.
     Attempt,
     /// `f_post`: does not wait; the result is dropped.
+    ///
+    /// Needs: nothing: without live memory the call is served behind the launch.
     Post,
     /// `f_group`: the work-group waits together, and the launch fails where there is no result.
+    ///
+    /// Needs: live memory, and that all invocations of the work-group come to the call.
     Group,
     /// `f_group_try`: the work-group waits together, and each invocation is told the outcome of its call.
+    ///
+    /// Needs: live memory, and that all invocations of the work-group come to the call.
     GroupAttempt,
     /// `f_begin`, `f_collect` and `f_leave`: does not wait; the result is asked for later.
+    ///
+    /// Needs: a port until the call is collected or left; no live memory: without, a later launch collects.
     Split,
-    /// `f_open`, `f_put`, `f_get` and `f_close`, of streams.
+    /// `f_open`, `f_put`, `f_get` and `f_close`: a stream of words in both directions.
+    ///
+    /// Needs: live memory, and a port until the stream is closed.
     Stream,
 }
 

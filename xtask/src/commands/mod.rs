@@ -3,6 +3,7 @@
 pub mod adapters;
 pub mod bench;
 pub mod book;
+pub mod call_table;
 pub mod ci;
 pub mod comments;
 pub mod cross;
