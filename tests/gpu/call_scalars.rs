@@ -1,5 +1,5 @@
 //! Scalars beyond 32 bits, and halves, as arguments, results and members of structures: calls to the host in every form, and
-//! functions of servers. Devices without such a scalar say so, and what to hand over instead.
+//! functions of servers. Devices without such a scalar refuse, with advice.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -30,11 +30,11 @@ trait Record: Pod + PartialEq + std::fmt::Debug + Send + Sync {
     type Scalar: Pod + Send + Sync;
     /// The scalar in WGSL.
     const NAME: &'static str;
-    /// What a device needs for it.
+    /// The needs on a device.
     const NEEDS: &'static [Aspect];
     fn of(index: usize) -> Self;
     fn scalar(&self) -> Self::Scalar;
-    /// What a call gives back.
+    /// The answer of a call.
     fn turned(x: Self::Scalar, record: Self) -> Self;
 }
 
@@ -180,7 +180,7 @@ fn has<R: Record>(f: &Fixture) -> bool {
     R::NEEDS.iter().all(|aspect| capabilities.has(*aspect))
 }
 
-/// Which aspects an error has to name: those that are missing.
+/// Whether an error names the missing aspects, the type and the remedy.
 fn is_told<R: Record>(why: &str) -> bool {
     R::NEEDS
         .iter()
@@ -189,7 +189,7 @@ fn is_told<R: Record>(why: &str) -> bool {
         && why.contains("hand over `")
 }
 
-/// Closes with what it was opened with, turned.
+/// Closes with the record of the opening, turned.
 struct Opened<R: Record>(R);
 
 impl<R: Record> CallStream for Opened<R> {

@@ -1,9 +1,9 @@
 //! The scalars of values in the words of a port: where WGSL lays each scalar, and the expressions between scalars and
 //! words.
 //!
-//! A scalar of 32 bits is a word. One of 64 bits is two words, the low word first, as the host has them in memory. Halves
-//! lie two in a word where WGSL lays them so; a half alone is the low half of a word whose upper half is zero. Expressions
-//! for halves go through `f32`, which holds every half: WGSL's `bitcast` from two halves to a word is not everywhere.
+//! A scalar of 32 bits is a word. A scalar of 64 bits is two words, the low word first, as in the host's memory. Two halves
+//! share a word where WGSL lays both there; a half alone leaves the rest of the word zero. Expressions for halves go through
+//! `f32`, wide enough for every half: naga's `bitcast` keeps the width of scalars, and makes no word of two halves.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -16,7 +16,7 @@ use crate::kernel::layout::{Shape, TypeLayout};
 /// The most words of a function's arguments or result: each is a line of the kernel.
 const MOST_WORDS: usize = 1024;
 
-/// A scalar that travels in words.
+/// A scalar travelling in words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum LeafScalar {
     U32,
@@ -29,7 +29,7 @@ pub(crate) enum LeafScalar {
 }
 
 impl LeafScalar {
-    /// All of them.
+    /// Every such scalar.
     pub const ALL: [Self; 7] = [
         Self::U32,
         Self::I32,
@@ -40,7 +40,7 @@ impl LeafScalar {
         Self::F16,
     ];
 
-    /// The leaf that a scalar of naga is, if any.
+    /// The leaf for a scalar of naga, if any.
     pub fn of(scalar: Scalar) -> Option<Self> {
         match (scalar.kind, scalar.width) {
             (ScalarKind::Uint, 4) => Some(Self::U32),
@@ -76,7 +76,7 @@ impl LeafScalar {
         }
     }
 
-    /// What a device must have for the scalar to travel: `f64` also goes through `u64`.
+    /// The needs of the scalar on a device: `f64` also goes through `u64`.
     fn needs(self) -> Capabilities {
         match self {
             Self::U32 | Self::I32 | Self::F32 => Capabilities::empty(),
@@ -86,7 +86,7 @@ impl LeafScalar {
         }
     }
 
-    /// What to hand over on devices without the scalar.
+    /// The advice for devices without the scalar.
     fn instead(self) -> &'static str {
         match self {
             Self::F16 => {
@@ -116,7 +116,7 @@ impl LeafScalar {
     }
 }
 
-/// The scalars that a type is made of.
+/// The scalars inside a type.
 fn scalars_of(layout: &TypeLayout, found: &mut BTreeSet<LeafScalar>) {
     found.extend(layout.scalar.and_then(LeafScalar::of));
     match &layout.shape {
@@ -149,7 +149,7 @@ impl Leaf {
         !self.offset.is_multiple_of(4)
     }
 
-    /// The value out of the words of the value that `load` is an expression of.
+    /// The scalar, with `load` for the expression of a word of the value.
     fn value(&self, load: &impl Fn(usize) -> String) -> String {
         let word = load(self.word());
         let wide = || format!("((u64({}) << 32u) | u64({word}))", load(self.word() + 1));
@@ -262,7 +262,7 @@ fn vector(
     })
 }
 
-/// The words of a value, in order, each with the expression of its bits. Words of padding are none of them.
+/// The words of a value, in order, each with the expression of its bits; without words of padding.
 pub(crate) fn words_of(leaves: &[Leaf]) -> Vec<(usize, String)> {
     let mut words = Vec::new();
     let mut rest = leaves.iter().peekable();
@@ -296,7 +296,7 @@ pub(crate) fn words_of(leaves: &[Leaf]) -> Vec<(usize, String)> {
     words
 }
 
-/// The statements that give a value its scalars, with `load` for the expression of a word of the value.
+/// The statements giving a value its scalars, with `load` for the expression of a word of the value.
 pub(crate) fn loads_of(leaves: &[Leaf], load: impl Fn(usize) -> String) -> String {
     let mut text = String::new();
     for leaf in leaves {
