@@ -18,6 +18,7 @@ use crate::launch::{GraphError, LaunchError};
 use crate::ring::RingError;
 use crate::server::{CallError, ServerError};
 use crate::system::SystemError;
+use crate::textures::TextureError;
 use crate::work::WorkError;
 
 /// Any error of the crate, for `?` in functions that call several of its rooms.
@@ -84,6 +85,8 @@ pub enum Error {
     Service(Box<ServiceError>),
     /// Of launches with lent memory.
     System(Box<SystemError>),
+    /// Of textures.
+    Texture(Box<TextureError>),
     /// Of waiting for an event.
     Wait(Box<WaitError>),
     /// Of address space.
@@ -137,6 +140,7 @@ from_each! {
     Server(ServerError),
     Service(ServiceError),
     System(SystemError),
+    Texture(TextureError),
     Wait(WaitError),
     Window(WindowError),
     Work(WorkError),

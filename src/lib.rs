@@ -32,7 +32,7 @@
 //! A [`Program`] is WGSL text, checked once on the host. [`Device::kernel`] specializes an entry point with
 //! [`Constants`], and compiles the result; both steps are cached. A [`Kernel`] knows its [`Interface`], and
 //! [`Kernel::launch`] starts a [`Launch`], whose arguments are given by name and checked: [`DeviceBuffer`]s,
-//! [`Buffer`]s, slices of them, values for uniforms, textures and samplers.
+//! [`Buffer`]s, slices of them, values for uniforms, [`DeviceTexture`]s and samplers.
 //!
 //! [`Launch::submit`] returns an [`Event`]: wait, with or without a deadline, `.await`, or ignore the event. A failure
 //! after submission is that event's [`ExecutionError`], and also the answer of every read of the launch's results,
@@ -253,7 +253,7 @@ pub use error::Error;
 pub use globals::DeviceGlobal;
 pub use kernel::{Constants, Kernel, Program};
 pub use launch::Launch;
-pub use memory::{Buffer, DeviceBuffer, Ptr, SharedHeap};
+pub use memory::{Buffer, DeviceBuffer, DeviceTexture, Ptr, SharedHeap};
 pub use persistent::PersistentKernel;
 pub use print::PrintOptions;
 pub use rpc::HostServices;
@@ -266,6 +266,14 @@ pub mod buffers {
         ArgumentMoves, Buffer, BufferArgument, BufferError, BufferMemory, BufferStatistics,
         BufferView, CommonMemory, DeviceBuffer, LaunchExplanation, LiveBuffer, MappedRead,
         MappedWrite, MemoryError, PinnedVec, Placement, ReadBack, ReadError, TransferStatistics,
+    };
+}
+
+/// Textures of one device ([`DeviceTexture`]), for kernels that load, sample and store by coordinates.
+pub mod textures {
+    pub use crate::memory::{
+        DeviceTexture, TextureArgument, TextureDimension, TextureError, TextureOptions,
+        TextureRegion,
     };
 }
 

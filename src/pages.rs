@@ -25,4 +25,5 @@ pages! {
     PortingWgpu: "../docs/guide/porting/wgpu.md",
     Sanitizer: "../docs/guide/sanitizer.md",
     Servers: "../docs/guide/servers.md",
+    Textures: "../docs/guide/textures.md",
 }

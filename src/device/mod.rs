@@ -98,6 +98,8 @@ pub(crate) struct DeviceShared {
     /// Identity, for keys of per-device state.
     pub(crate) id: u64,
     pub(crate) raw: wgpu::Device,
+    /// The adapter, unless the program has opened the device.
+    pub(crate) adapter: Option<wgpu::Adapter>,
     pub(crate) queue_raw: wgpu::Queue,
     pub(crate) capabilities: Capabilities,
     pub(crate) limits: wgpu::Limits,
@@ -196,6 +198,27 @@ impl DeviceShared {
 }
 
 impl DeviceShared {
+    /// What textures of a format can do; `None` for an adopted device that may do more than wgpu guarantees.
+    pub(crate) fn format_features(
+        &self,
+        format: wgpu::TextureFormat,
+    ) -> Option<wgpu::TextureFormatFeatures> {
+        let features = self.raw.features();
+        let guaranteed = || format.guaranteed_format_features(features);
+        let own = features.contains(wgpu::Features::TEXTURE_ADAPTER_SPECIFIC_FORMAT_FEATURES);
+        match &self.adapter {
+            None => (!own).then(guaranteed),
+            Some(adapter) => {
+                let flags = adapter.get_downlevel_capabilities().flags;
+                let usual = flags.contains(wgpu::DownlevelFlags::WEBGPU_TEXTURE_FORMAT_SUPPORT);
+                Some(match own || !usual {
+                    true => adapter.get_texture_format_features(format),
+                    false => guaranteed(),
+                })
+            }
+        }
+    }
+
     /// Submits recorded commands and waits until the device is idle.
     pub(crate) fn finish(self: &Arc<Self>) -> Result<(), Arc<ExecutionError>> {
         self.submissions

@@ -139,7 +139,10 @@ pub(crate) async fn open(
     })?;
     let lost = listen(&raw);
     let downlevel = adapter.get_downlevel_capabilities().flags;
-    let device = assemble(raw, queue, &info, options, context, report, lost, downlevel);
+    let adapter = Some(adapter.clone());
+    let device = assemble(
+        raw, queue, adapter, &info, options, context, report, lost, downlevel,
+    );
     device
         .shared
         .submissions
@@ -180,7 +183,9 @@ pub(crate) fn adopt(raw: wgpu::Device, queue: wgpu::Queue, options: DeviceOption
     // Properties of a device that wgpu does not report are assumed: native backends have all
     // downlevel flags relevant to compute shaders.
     let downlevel = wgpu::DownlevelFlags::all();
-    assemble(raw, queue, &info, options, context, report, lost, downlevel)
+    assemble(
+        raw, queue, None, &info, options, context, report, lost, downlevel,
+    )
 }
 
 /// Why a device does not use the host's memory in place, if it does not.
@@ -202,6 +207,7 @@ fn why_no_import(raw: &wgpu::Device, options: &DeviceOptions) -> Option<String> 
 fn assemble(
     raw: wgpu::Device,
     queue_raw: wgpu::Queue,
+    adapter: Option<wgpu::Adapter>,
     info: &wgpu::AdapterInfo,
     mut options: DeviceOptions,
     context: Arc<ContextExtensions>,
@@ -269,6 +275,7 @@ fn assemble(
         #[cfg(embedded)]
         findings: super::sanitizer::Findings::open(&raw),
         raw,
+        adapter,
         queue_raw,
         capabilities,
         limits,

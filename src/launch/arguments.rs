@@ -5,13 +5,14 @@ use std::sync::Arc;
 use bytemuck::NoUninit;
 
 use super::error::LaunchError;
+use super::textures;
 use crate::device::DeviceShared;
 use crate::kernel::layout::{Shape, TypeLayout};
 use crate::kernel::reflect::{ArgumentInfo, ArgumentKind};
 use crate::memory::buffer::BufferShared;
 use crate::memory::buffers::residency_guard::PartView;
 use crate::memory::places::{check_words, needed_of_target};
-use crate::memory::{BufferView, HeapError};
+use crate::memory::{BufferView, HeapError, TextureArgument};
 
 /// An argument as given by the program.
 #[derive(Debug, Clone)]
@@ -30,7 +31,7 @@ pub(crate) enum Given {
         bytes: Vec<u8>,
         rust: &'static str,
     },
-    Texture(wgpu::TextureView),
+    Texture(TextureArgument),
     Sampler(wgpu::Sampler),
 }
 
@@ -66,7 +67,7 @@ impl Given {
         match self {
             Self::Buffer { .. } | Self::Elsewhere(_) => "a buffer",
             Self::Value { .. } => "a value",
-            Self::Texture(_) => "a texture view",
+            Self::Texture(_) => "a texture",
             Self::Sampler(_) => "a sampler",
         }
     }
@@ -179,8 +180,10 @@ pub(crate) fn check(
                 })
             }
         }
-        (ArgumentKind::Texture { .. }, Given::Texture(_))
-        | (ArgumentKind::Sampler { .. }, Given::Sampler(_)) => Ok(()),
+        (ArgumentKind::Texture { binding }, Given::Texture(given)) => {
+            textures::check(device, kernel, info, binding, given)
+        }
+        (ArgumentKind::Sampler { .. }, Given::Sampler(_)) => Ok(()),
         (ArgumentKind::Unsupported { wgsl }, _) => Err(LaunchError::UnsupportedArgument {
             kernel: kernel(),
             argument: argument(),

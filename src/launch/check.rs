@@ -7,7 +7,7 @@ use super::arguments::{Given, Way, check, describe};
 use super::dispatch::Extents;
 use super::grid::Groups;
 use super::parts::{Parts, buffers, staging};
-use super::{Grid, Launch, LaunchError};
+use super::{Grid, Launch, LaunchError, textures};
 use crate::kernel::compile::Code;
 use crate::kernel::reflect::ArgumentKind;
 use crate::memory::BufferView;
@@ -71,6 +71,7 @@ impl Launch {
         let is_staged = |slot, view: &BufferView| self.is_staged(slot, view);
         self.variant.written =
             check_aliases(name, interface, &self.given, &is_staged, reaches_heap)?;
+        textures::check_aliases(name, interface, &self.given)?;
         self.check_immediates()?;
         Parts::check(self)
     }

@@ -61,6 +61,20 @@ pub enum LaunchError {
         /// The given fraction.
         given: &'static str,
     },
+    /// The texture has another dimension, format or use than the kernel declares.
+    #[error("kernel `{kernel}`: `{argument}` is a {expected}, and was given a {given}: {instead}")]
+    TextureMismatch {
+        /// The entry point.
+        kernel: String,
+        /// The argument.
+        argument: String,
+        /// The kernel's declaration.
+        expected: String,
+        /// The texture.
+        given: String,
+        /// What to do.
+        instead: &'static str,
+    },
     /// The Rust element type does not lie in memory as the WGSL type does.
     #[error(
         "kernel `{kernel}`: `{argument}` has elements of {stride} bytes ({wgsl}){padding}, but the \
@@ -202,9 +216,9 @@ pub enum LaunchError {
         /// Elements in the buffer.
         len: u64,
     },
-    /// The same buffer is given to two arguments, at least one of them writable by the kernel.
+    /// The same buffer or texture is given to two arguments, at least one of them writable by the kernel.
     #[error(
-        "kernel `{kernel}`: `{first}` and `{second}` are the same buffer, and the kernel may write \
+        "kernel `{kernel}`: `{first}` and `{second}` are the same memory, and the kernel may write \
          it: pass it once, or copy it"
     )]
     Aliased {
@@ -225,7 +239,7 @@ pub enum LaunchError {
         /// The missing usage.
         needed: wgpu::BufferUsages,
     },
-    /// The buffer belongs to another device than the kernel.
+    /// The buffer or texture belongs to another device than the kernel.
     #[error("kernel `{kernel}` is on {device}, and `{argument}` is on {other}")]
     OtherDevice {
         /// The entry point.
@@ -234,7 +248,7 @@ pub enum LaunchError {
         argument: String,
         /// The kernel's device.
         device: String,
-        /// The buffer's device.
+        /// The buffer's or texture's device.
         other: String,
     },
     /// The kernel declares an argument unbindable by launches.
@@ -459,6 +473,7 @@ debug_by_text!(LaunchError {
     MissingArguments,
     DuplicateArgument,
     WrongKind,
+    TextureMismatch,
     ElementMismatch,
     UniformSize,
     BufferTooSmall,

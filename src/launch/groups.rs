@@ -134,9 +134,16 @@ fn entries<'a>(
                 None => continue,
             },
             None => continue,
-            Some(Resource::Texture(view)) => {
-                (all.is_cacheable, all.held) = (false, u64::MAX);
-                wgpu::BindingResource::TextureView(view)
+            Some(Resource::Texture(given)) => {
+                all.held = u64::MAX;
+                match &given.texture {
+                    Some(texture) => {
+                        all.buffers.push(texture.id);
+                        all.key.extend([texture.id, 0, 0]);
+                    }
+                    None => all.is_cacheable = false,
+                }
+                wgpu::BindingResource::TextureView(&given.view)
             }
             Some(Resource::Sampler(sampler)) => {
                 all.is_cacheable = false;

@@ -13,6 +13,7 @@ mod groups;
 mod parts;
 mod submit;
 pub(crate) mod system;
+mod textures;
 
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ use crate::kernel::pipeline::Kernel;
 use crate::kernel::reflect::Interface;
 use crate::memory::buffers::Passing;
 use crate::memory::heap::heap_of;
-use crate::memory::{BufferArgument, BufferView, Ptr};
+use crate::memory::{BufferArgument, BufferView, Ptr, TextureArgument};
 use arguments::{Given, describe};
 use parts::Settings;
 use parts::buffers::{self, MigratableArgument};
@@ -204,9 +205,11 @@ impl Launch {
         self.give(argument, Given::of_value(value))
     }
 
-    /// Gives a texture view for a sampled or storage texture.
-    pub fn texture(self, argument: &str, view: &wgpu::TextureView) -> Self {
-        self.give(argument, Given::Texture(view.clone()))
+    /// Gives a texture for a sampled or storage texture: a [`DeviceTexture`](crate::DeviceTexture), or a
+    /// [`wgpu::TextureView`] of the program's own. A texture of the runtime is checked against the declaration, and stays until
+    /// the launch has ended.
+    pub fn texture(self, argument: &str, texture: impl Into<TextureArgument>) -> Self {
+        self.give(argument, Given::Texture(texture.into()))
     }
 
     /// Gives a sampler.
@@ -321,16 +324,16 @@ impl Launch {
         Ok(())
     }
 
-    /// Replaces, or first gives, a texture view between two submissions.
+    /// Replaces, or first gives, a texture between two submissions.
     ///
     /// # Errors
     /// [`LaunchError::UnknownArgument`].
     pub fn set_texture(
         &mut self,
         argument: &str,
-        view: &wgpu::TextureView,
+        texture: impl Into<TextureArgument>,
     ) -> Result<(), LaunchError> {
-        self.set(argument, Given::Texture(view.clone()))
+        self.set(argument, Given::Texture(texture.into()))
     }
 
     /// Replaces, or first gives, a sampler between two submissions.

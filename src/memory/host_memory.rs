@@ -19,6 +19,14 @@ fn refused<T>(what: &'static str, len: usize) -> MemoryError {
     }
 }
 
+/// `count` values as a number of the host.
+///
+/// # Errors
+/// [`MemoryError::HostMemory`] where the host has no such numbers.
+pub(crate) fn count<T>(what: &'static str, count: u64) -> Result<usize, MemoryError> {
+    usize::try_from(count).map_err(|_| refused::<T>(what, usize::MAX))
+}
+
 /// `len` zeroed values. Pages come from the system as zeros and are not touched.
 ///
 /// # Errors

@@ -1,4 +1,4 @@
-//! Device memory: typed buffers of a device, transfers to, from and between them, and read-backs
+//! Device memory: typed buffers and textures of a device, transfers to, from and between them, and read-backs
 //! without waits. Pointers, shared heaps and migration build on this room.
 
 #[cfg(embedded)]
@@ -19,6 +19,7 @@ pub(crate) mod readback;
 pub(crate) mod shift;
 pub(crate) mod staging;
 pub(crate) mod system;
+pub(crate) mod texture;
 pub(crate) mod transfer;
 
 pub use buffer::{BufferView, DeviceBuffer};
@@ -37,6 +38,9 @@ pub use pointer::{PointerKind, Ptr};
 pub use readback::{ReadBack, ReadError};
 pub use staging::TransferStatistics;
 pub use system::{SystemAccess, SystemMemory, SystemTier};
+pub use texture::{
+    DeviceTexture, TextureArgument, TextureDimension, TextureError, TextureOptions, TextureRegion,
+};
 
 /// State of this module for each device.
 #[derive(Debug, Default)]

@@ -15,8 +15,9 @@ use super::buffer::{DeviceBuffer, bounds};
 use super::host_memory::{self, Destination};
 use super::pinned::direct;
 use super::places::check_words;
-use super::staging::{self, AWAIT_READ, Coming, Missing, Piece};
+use super::staging::{self, AWAIT_READ, Band, Coming, Far, Missing, Piece, Rows};
 use super::staging::{check_submitted, pump, receive};
+use super::texture::TextureShared;
 use crate::device::DeviceShared;
 use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::wait::lock;
@@ -58,6 +59,8 @@ pub struct ReadBack<T> {
     state: Mutex<State>,
     /// Launches of uncertain outcome among the writers of the read bytes.
     depends_on: Vec<Arc<Outcome>>,
+    /// How the values lie in the bytes that are coming, where they are texels.
+    rows: Option<Rows>,
     element: PhantomData<fn() -> T>,
 }
 
@@ -165,47 +168,67 @@ impl<T: Pod> DeviceBuffer<T> {
 
     fn begin(&self, bytes: Range<u64>) -> Result<ReadBack<T>, MemoryError> {
         let device = &self.shared.device;
-        let begun = |state, depends_on| ReadBack {
-            device: Arc::clone(device),
-            state: Mutex::new(state),
-            depends_on,
-            element: PhantomData,
-        };
         if bytes.is_empty() {
-            return Ok(begun(State::Here(Vec::new()), Vec::new()));
+            return Ok(ReadBack::ready(device, Vec::new()));
         }
         let piece = Piece { bytes };
-        let (words, range) = (piece.words(), piece.bytes.clone());
-        let count = words.end - words.start;
-        let memory = staging::download(device, WHAT, count)?;
-        device.complete_dependencies(None);
-        let submit = || {
-            let mut queue = device.queue.lock(device);
-            queue.encode(|encoder| {
-                let (from, to) = (&self.shared.raw, memory.buffer());
-                encoder.copy_buffer_to_buffer(from, words.start, to, 0, count);
-            });
-            // With the queue in hand, so nobody else's launch comes between.
-            let depends_on = self.shared.depends_on(&range);
-            let batch = queue.batch();
-            queue.flush()?;
-            drop(queue);
-            check_submitted("a read", &batch)?;
-            Ok::<_, MemoryError>((batch, depends_on))
-        };
-        let (batch, depends_on) = submit()?;
-        let coming = Coming::begin(&device.raw, batch, memory, piece);
-        Ok(begun(State::Coming(Arc::new(coming)), depends_on))
+        let (buffer, words, range) = (self.shared.raw.clone(), piece.words(), piece.bytes.clone());
+        ReadBack::begin(device, &Far::Words { buffer, words }, piece, || {
+            self.shared.depends_on(&range)
+        })
     }
 }
 
 impl<T> ReadBack<T> {
+    /// The texels of a band, on their way.
+    ///
+    /// # Errors
+    /// As [`DeviceBuffer::read_back`].
+    pub(super) fn of_texels(texture: &TextureShared, band: Band) -> Result<Self, MemoryError> {
+        let bytes = 0..band.rows.spread();
+        let far = Far::Texels {
+            texture: texture.raw.clone(),
+            band,
+        };
+        Self::begin(&texture.device, &far, Piece { bytes }, || {
+            texture.depends_on()
+        })
+    }
+
+    /// Submits the copy of `piece`; `depends_on` are the outcomes under the bytes, asked for with the queue in hand.
+    fn begin(
+        device: &Arc<DeviceShared>,
+        far: &Far,
+        piece: Piece,
+        depends_on: impl FnOnce() -> Vec<Arc<Outcome>>,
+    ) -> Result<Self, MemoryError> {
+        let memory = staging::download(device, WHAT, far.staged())?;
+        device.complete_dependencies(None);
+        let mut queue = device.queue.lock(device);
+        queue.encode(|encoder| far.fetch(encoder, memory.buffer()));
+        // With the queue in hand, so nobody else's launch comes between.
+        let depends_on = depends_on();
+        let batch = queue.batch();
+        queue.flush()?;
+        drop(queue);
+        check_submitted("a read", &batch)?;
+        let coming = Coming::begin(&device.raw, batch, memory, piece);
+        Ok(Self {
+            device: Arc::clone(device),
+            state: Mutex::new(State::Coming(Arc::new(coming))),
+            depends_on,
+            rows: far.rows(),
+            element: PhantomData,
+        })
+    }
+
     /// Values that are here already.
     pub(crate) fn ready(device: &Arc<DeviceShared>, bytes: Vec<u8>) -> Self {
         Self {
             device: Arc::clone(device),
             state: Mutex::new(State::Here(bytes)),
             depends_on: Vec::new(),
+            rows: None,
             element: PhantomData,
         }
     }
@@ -216,6 +239,7 @@ impl<T> ReadBack<T> {
             device: self.device,
             state: self.state,
             depends_on: self.depends_on,
+            rows: self.rows,
             element: PhantomData,
         }
     }
@@ -269,8 +293,11 @@ impl<T: Pod> ReadBack<T> {
         let taken = self.take_state();
         let values = match taken {
             State::Coming(coming) => {
-                let len = coming.len() / size_of::<T>().max(1);
-                host_memory::filled(WHAT, len, |to| read_all(&coming, to))?
+                let bytes = self
+                    .rows
+                    .map_or(coming.len(), |rows| rows.joined() as usize);
+                let len = bytes / size_of::<T>().max(1);
+                host_memory::filled(WHAT, len, |to| read_all(&coming, self.rows, to))?
             }
             State::Here(bytes) => host_memory::values_of(WHAT, &bytes)?,
             State::Taken => return Err(ReadError::Taken),
@@ -297,7 +324,7 @@ impl<T: Pod> ReadBack<T> {
             coming.arrive(&self.device.submissions, None)?;
         }
         match self.take_state() {
-            State::Coming(coming) => read_all(&coming, to)?,
+            State::Coming(coming) => read_all(&coming, self.rows, to)?,
             State::Here(bytes) => to.put(&bytes),
             State::Taken => return Err(ReadError::Taken),
         }
@@ -309,8 +336,11 @@ impl<T: Pod> ReadBack<T> {
     }
 }
 
-fn read_all(coming: &Coming, to: Destination<'_>) -> Result<(), ReadError> {
-    Ok(coming.read(|bytes| pump::copy(bytes, to))?)
+fn read_all(coming: &Coming, rows: Option<Rows>, to: Destination<'_>) -> Result<(), ReadError> {
+    Ok(coming.read(|bytes| match rows {
+        Some(rows) => rows.join(bytes, to),
+        None => pump::copy(bytes, to),
+    })?)
 }
 
 /// Waits for what launches have to say that have ended.

@@ -14,6 +14,7 @@ use bytemuck::NoUninit;
 use super::PersistentKernelBuilder;
 use crate::launch::Launch;
 use crate::launch::arguments::Given;
+use crate::memory::TextureArgument;
 use crate::memory::buffers::BufferArgument;
 
 /// Arguments by name, in the order given.
@@ -99,9 +100,10 @@ impl PersistentKernelBuilder {
         self
     }
 
-    /// Gives a texture view for a sampled or storage texture.
-    pub fn texture(mut self, argument: &str, view: &wgpu::TextureView) -> Self {
-        let given = Given::Texture(view.clone());
+    /// Gives a texture for a sampled or storage texture: a [`DeviceTexture`](crate::DeviceTexture), or a
+    /// [`wgpu::TextureView`] of the program's own.
+    pub fn texture(mut self, argument: &str, texture: impl Into<TextureArgument>) -> Self {
+        let given = Given::Texture(texture.into());
         self.arguments.add(argument, Argument::Other(given));
         self
     }

@@ -136,6 +136,8 @@ mod system_paging;
 mod system_pool;
 mod system_prefetch;
 mod table;
+mod textures;
+mod textures_refused;
 mod threads;
 mod transfers;
 mod wgsl_types;
@@ -296,6 +298,8 @@ fn main() -> std::process::ExitCode {
         system_pool::CASES,
         system_prefetch::CASES,
         table::CASES,
+        textures::CASES,
+        textures_refused::CASES,
         threads::CASES,
         transfers::CASES,
         work::CASES,

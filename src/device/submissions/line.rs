@@ -356,6 +356,17 @@ impl Submissions {
         self.lost.check()
     }
 
+    /// As [`Self::made`], for a resource just made that says nothing of its own validity: a texture.
+    ///
+    /// # Errors
+    /// [`ExecutionError::DeviceLost`].
+    pub(crate) fn made_another(&self) -> Result<(), ExecutionError> {
+        if !cfg!(web) && !self.answers() {
+            self.lost.raise(NO_ANSWER);
+        }
+        self.lost.check()
+    }
+
     fn question(&self) -> wgpu::Buffer {
         self.raw.create_buffer(&wgpu::BufferDescriptor {
             label: Some("tombolo question"),

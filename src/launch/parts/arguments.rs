@@ -9,7 +9,8 @@ use crate::device::queue::Recorder;
 use crate::kernel::plan::Source;
 use crate::kernel::reflect::ArgumentKind;
 use crate::launch::arguments::Given;
-use crate::launch::{Grid, Launch};
+use crate::launch::{Grid, Launch, textures};
+use crate::memory::TextureArgument;
 
 /// The marks of a failing launch in written memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -57,12 +58,17 @@ impl<'s> Part<'s> for Arguments {
     fn inherit(&mut self, to: &Submission<'_>, inherits: &mut Inherits) {
         for (slot, given) in to.launch.given.iter().enumerate() {
             // A kernel cannot overwrite a read-only argument, despite any promise.
-            if let Some(Given::Buffer {
-                view, overwrites, ..
-            }) = given
-                && !(*overwrites && to.launch.writes(slot))
-            {
-                inherits.add(view.shared.depends_on(&view.range()));
+            match given {
+                Some(Given::Buffer {
+                    view, overwrites, ..
+                }) if !(*overwrites && to.launch.writes(slot)) => {
+                    inherits.add(view.shared.depends_on(&view.range()));
+                }
+                Some(Given::Texture(TextureArgument {
+                    texture: Some(texture),
+                    ..
+                })) => inherits.add(texture.depends_on()),
+                _ => {}
             }
         }
         if let Some(Grid::Indirect { buffer, .. }) = &to.launch.grid {
@@ -113,13 +119,17 @@ impl<'s> Part<'s> for Arguments {
                     bytes,
                 })
             }
-            (Given::Texture(view), _) => Some(Resource::Texture(view)),
+            (Given::Texture(given), _) => Some(Resource::Texture(given)),
             (Given::Sampler(sampler), _) => Some(Resource::Sampler(sampler)),
             _ => None,
         }
     }
 
     fn recorded(&mut self, to: &Submission<'_>, ending: &mut Ending) {
+        let outcomes = [to.launch.mark(ending), ending.lost.as_ref()];
+        for texture in textures::stored(to.launch.interface(), &to.launch.given) {
+            (outcomes.iter().flatten()).for_each(|outcome| texture.poison(outcome));
+        }
         let buffers = &to.launch.settings.buffers;
         for slot in 0..to.launch.given.len() {
             // The books of buffers of the context are their own.

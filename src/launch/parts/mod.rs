@@ -60,7 +60,7 @@ use crate::device::outcome::Outcome;
 use crate::device::queue::{Batch, Recorder, Watch};
 use crate::kernel::pipeline::KernelShared;
 use crate::kernel::plan::Source;
-use crate::memory::SharedHeap;
+use crate::memory::{SharedHeap, TextureArgument};
 
 /// The last lock in hand after a part's `acquire`: the lock order of ARCHITECTURE.md, without the first lock, the
 /// host's access to the heap, which no part takes.
@@ -147,7 +147,7 @@ pub(in crate::launch) enum Resource<'a> {
     Status,
     /// So many bytes of the uniform ring, at the binding's place.
     Ring(u64),
-    Texture(&'a wgpu::TextureView),
+    Texture(&'a TextureArgument),
     Sampler(&'a wgpu::Sampler),
 }
 

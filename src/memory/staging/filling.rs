@@ -1,5 +1,6 @@
 //! Mapped memory on its way to being filled by the host.
 
+use super::rows::Rows;
 use crate::device::pinned::{Unreachable, pinned};
 
 /// A view of mapped memory whose words get bytes from byte `first` on, which is below 4, and zeros otherwise.
@@ -51,6 +52,24 @@ impl<'m> Filling<'m> {
             put(first + at, bytes);
             if first + at + bytes.len() == end {
                 put(end, &ZEROS[..end.next_multiple_of(4) - end]);
+            }
+        })
+    }
+    /// Writes rows, which lie in `bytes` without gaps, and zeros behind each. All of the memory is for the rows.
+    ///
+    /// # Errors
+    /// [`Unreachable::Gone`].
+    pub(crate) fn write_rows(&mut self, rows: Rows, bytes: &[u8]) -> Result<(), Unreachable> {
+        const ZEROS: [u8; wgpu::COPY_BYTES_PER_ROW_ALIGNMENT as usize] =
+            [0; wgpu::COPY_BYTES_PER_ROW_ALIGNMENT as usize];
+        let (view, first) = (&mut self.view, self.first);
+        let (row_bytes, stride) = (rows.bytes as usize, rows.stride as usize);
+        pinned(self.device, self.memory, || {
+            for (row, bytes) in bytes.chunks_exact(row_bytes).enumerate() {
+                let at = first + row * stride;
+                let (end, next) = (at + row_bytes, at + stride);
+                view.slice(at..end).copy_from_slice(bytes);
+                view.slice(end..next).copy_from_slice(&ZEROS[..next - end]);
             }
         })
     }

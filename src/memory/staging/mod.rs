@@ -15,6 +15,7 @@
 //!    several threads where the machine has enough ([`pump`]). All pieces have their place in line at once, so that a
 //!    transfer is one command whatever other threads record; each piece gets its memory in its turn, so that a few
 //!    pieces' memory serves for all ([`receive`], [`send`]).
+//! 6. *Texels* go the same ways, with gaps between rows in the staging memory ([`rows`]).
 //!
 //! Every transfer of the runtime takes its memory here, so that [`TransferStatistics`] counts all staging memory ever
 //! made.
@@ -26,6 +27,7 @@ mod filling;
 mod pieces;
 pub(crate) mod pump;
 pub(crate) mod receive;
+mod rows;
 pub(crate) mod send;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,7 +37,8 @@ pub(crate) use self::coming::{AWAIT_READ, Coming, Missing, check_submitted};
 pub(crate) use self::filling::Filling;
 #[cfg(embedded)]
 pub(crate) use self::pieces::PIECE as LARGEST_SMALL;
-pub(crate) use self::pieces::{Piece, pieces};
+pub(crate) use self::pieces::{PIECE, Piece, pieces};
+pub(crate) use self::rows::{Band, Far, Rows, bands};
 
 use super::MemoryError;
 use super::buffers::End;
@@ -170,23 +173,25 @@ pub(crate) fn make_filled(
     let buffer = make(device, what, &descriptor)?;
     match first.is_empty() {
         true => buffer.unmap(),
-        false => fill_and_unmap(device, what, &buffer, 0, first)?,
+        false => fill_and_unmap(device, what, &buffer, (0, first.len()), |filling| {
+            filling.write(0, first)
+        })?,
     }
     Ok(buffer)
 }
 
-/// Writes `bytes` from byte `at` of mapped memory on, which is below 4, and zeros to the rest of the words; unmaps the
-/// memory in any case.
+/// Has `fill` write so many bytes from byte `at` of mapped memory on, which is below 4, and zeros to the rest of the words;
+/// unmaps the memory in any case.
 fn fill_and_unmap(
     device: &DeviceShared,
     what: &'static str,
     memory: &wgpu::Buffer,
-    at: u64,
-    bytes: &[u8],
+    (at, bytes): (u64, usize),
+    fill: impl FnOnce(&mut Filling<'_>) -> Result<(), Unreachable>,
 ) -> Result<(), MemoryError> {
     let (filled, error) = capture(&device.raw, || {
-        let filling = Filling::begin(&device.raw, memory, at as usize, bytes.len());
-        let filled = filling.and_then(|mut filling| filling.write(0, bytes));
+        let filling = Filling::begin(&device.raw, memory, at as usize, bytes);
+        let filled = filling.and_then(|mut filling| fill(&mut filling));
         memory.unmap();
         filled
     });
@@ -328,7 +333,28 @@ impl Staging {
     ) -> Result<wgpu::Buffer, MemoryError> {
         let end = (at + bytes.len() as u64).next_multiple_of(4);
         let memory = self.upload(device, what, end)?;
-        fill_and_unmap(device, what, &memory, at, bytes)?;
+        fill_and_unmap(device, what, &memory, (at, bytes.len()), |filling| {
+            filling.write(0, bytes)
+        })?;
+        Ok(memory)
+    }
+
+    /// Memory of [`Self::upload`] with the rows that lie in `bytes` without gaps, and zeros behind each; unmapped.
+    ///
+    /// # Errors
+    /// As [`make`].
+    pub(crate) fn filled_rows(
+        &self,
+        device: &DeviceShared,
+        what: &'static str,
+        rows: Rows,
+        bytes: &[u8],
+    ) -> Result<wgpu::Buffer, MemoryError> {
+        let memory = self.upload(device, what, rows.spread())?;
+        let spread = rows.spread() as usize;
+        fill_and_unmap(device, what, &memory, (0, spread), |filling| {
+            filling.write_rows(rows, bytes)
+        })?;
         Ok(memory)
     }
 

@@ -1,6 +1,8 @@
 //! Large reads: many batches with places in line at once, so no launch of another thread comes between two of these;
 //! submitted one behind the other while the host copies bytes already there.
 //!
+//! The pieces of a buffer and the bands of a texture go the same way.
+//!
 //! A batch gets staging memory in its turn. So a read needs only the memory of the pieces under way, however large the
 //! read is; but if another thread submits commands recorded behind the read, the rest of the read is submitted first,
 //! and needs memory for all pieces.
@@ -12,7 +14,9 @@ use std::vec;
 use super::coming::{Coming, Missing, check_submitted};
 use super::pieces::{PIECE, Piece, pieces};
 use super::pump::{self, Stages};
+use super::rows::{Band, Far, Rows};
 use crate::device::mapping::Mapping;
+use crate::device::outcome::Outcome;
 use crate::device::staging::Lent;
 use crate::device::submissions::{Batch, ClosedBatch, Commands};
 use crate::device::wait::lock;
@@ -21,6 +25,7 @@ use crate::memory::MemoryError;
 use crate::memory::buffer::BufferShared;
 use crate::memory::host_memory::Destination;
 use crate::memory::readback::{ReadError, settle_all};
+use crate::memory::texture::TextureShared;
 
 /// Whether reading so many bytes at once takes longer than doing so by pieces.
 pub(crate) fn is_large(bytes: &Range<u64>) -> bool {
@@ -37,18 +42,45 @@ pub(crate) fn receive(
     bytes: Range<u64>,
     to: Destination<'_>,
 ) -> Result<(), ReadError> {
-    let device = &buffer.device;
-    let copies: Vec<Copy> = pieces(bytes.clone(), PIECE)
-        .map(|piece| Copy::new(piece, what))
-        .collect();
+    let copies = pieces(bytes.clone(), PIECE).map(|piece| {
+        let (buffer, words) = (buffer.raw.clone(), piece.words());
+        Copy::new(piece, Far::Words { buffer, words }, what)
+    });
+    let depends_on = || buffer.depends_on(&bytes);
+    receive_all(&buffer.device, copies.collect(), depends_on, to)
+}
+
+/// Reads bands of a texture, after everything recorded before.
+///
+/// # Errors
+/// As [`receive`].
+pub(crate) fn receive_texels(
+    texture: &TextureShared,
+    what: &'static str,
+    bands: impl Iterator<Item = Band>,
+    to: Destination<'_>,
+) -> Result<(), ReadError> {
+    let copies = bands.map(|band| {
+        let bytes = 0..band.rows.spread();
+        let texture = texture.raw.clone();
+        Copy::new(Piece { bytes }, Far::Texels { texture, band }, what)
+    });
+    let depends_on = || texture.depends_on();
+    receive_all(&texture.device, copies.collect(), depends_on, to)
+}
+
+fn receive_all(
+    device: &Arc<DeviceShared>,
+    copies: Vec<Copy>,
+    depends_on: impl FnOnce() -> Vec<Arc<Outcome>>,
+    to: Destination<'_>,
+) -> Result<(), ReadError> {
     device.complete_dependencies(None);
     let (copies, depends_on) = {
         let mut queue = device.queue.lock(device);
         // With the queue in hand, so that no other thread's launch comes between.
-        let depends_on = buffer.depends_on(&bytes);
-        let closed: Vec<_> = (copies.iter())
-            .map(|copy| copy.batch(device, &buffer.raw))
-            .collect();
+        let depends_on = depends_on();
+        let closed: Vec<_> = copies.iter().map(|copy| copy.batch(device)).collect();
         let batches = closed.iter().map(|closed| Arc::clone(&closed.batch));
         let copies: Vec<_> = batches.zip(copies).collect();
         queue.line_up(closed);
@@ -65,7 +97,11 @@ pub(crate) fn receive(
         &mut stages,
         |arriving: &mut Arriving| {
             if let Some(to) = arriving.to.take() {
-                arriving.read = arriving.coming.read(|bytes| to.put(bytes));
+                let rows = arriving.rows;
+                arriving.read = arriving.coming.read(|bytes| match rows {
+                    Some(rows) => rows.join(bytes, to),
+                    None => to.put(bytes),
+                });
             }
         },
     )?;
@@ -75,6 +111,7 @@ pub(crate) fn receive(
 /// The copy of one piece, with its state.
 struct Copy {
     piece: Piece,
+    far: Far,
     what: &'static str,
     state: Arc<Mutex<State>>,
 }
@@ -95,19 +132,20 @@ impl Drop for State {
 }
 
 impl Copy {
-    fn new(piece: Piece, what: &'static str) -> Self {
+    fn new(piece: Piece, far: Far, what: &'static str) -> Self {
         Self {
             piece,
+            far,
             what,
             state: Arc::default(),
         }
     }
 
-    fn batch(&self, device: &Arc<DeviceShared>, source: &wgpu::Buffer) -> ClosedBatch {
+    fn batch(&self, device: &Arc<DeviceShared>) -> ClosedBatch {
         let (state, owner) = (Arc::downgrade(&self.state), Arc::downgrade(device));
-        let (words, what, source) = (self.piece.words(), self.what, source.clone());
-        let count = words.end - words.start;
-        let make = move || record(&state, &owner, what, &source, words);
+        let (what, far) = (self.what, self.far.clone());
+        let count = far.staged();
+        let make = move || record(&state, &owner, what, &far);
         let mut closed = ClosedBatch::with(Commands::Late(Box::new(make)));
         let state = Arc::downgrade(&self.state);
         closed.hooks.push(Box::new(move |raw| {
@@ -144,14 +182,12 @@ fn record(
     state: &Weak<Mutex<State>>,
     owner: &Weak<DeviceShared>,
     what: &'static str,
-    source: &wgpu::Buffer,
-    words: Range<u64>,
+    far: &Far,
 ) -> Result<wgpu::CommandBuffer, String> {
     let (Some(state), Some(device)) = (state.upgrade(), owner.upgrade()) else {
         return Err("a read was given up".to_owned());
     };
-    let count = words.end - words.start;
-    let memory = match super::download(&device, what, count) {
+    let memory = match super::download(&device, what, far.staged()) {
         Ok(memory) => memory,
         Err(error) => {
             let message = error.to_string();
@@ -162,7 +198,7 @@ fn record(
     let (commands, error) = capture(&device.raw, || {
         let mut encoder =
             (device.raw).create_command_encoder(&wgpu::CommandEncoderDescriptor { label: None });
-        encoder.copy_buffer_to_buffer(source, words.start, memory.buffer(), 0, count);
+        far.fetch(&mut encoder, memory.buffer());
         encoder.finish()
     });
     match error {
@@ -185,6 +221,7 @@ struct Reading<'a> {
 /// A submitted piece.
 struct Arriving<'a> {
     coming: Coming,
+    rows: Option<Rows>,
     to: Option<Destination<'a>>,
     read: Result<(), Missing>,
 }
@@ -195,10 +232,13 @@ impl<'a> Stages<Arriving<'a>, ReadError> for Reading<'a> {
             return Ok(None);
         };
         self.device.queue.lock(self.device).submit_until(&batch);
+        let rows = copy.far.rows();
         let coming = copy.coming(batch)?;
+        let bytes = rows.map_or(coming.len(), |rows| rows.joined() as usize);
         Ok(Some(Arriving {
-            to: Some(self.to.split_off(coming.len())),
+            to: Some(self.to.split_off(bytes)),
             coming,
+            rows,
             read: Ok(()),
         }))
     }

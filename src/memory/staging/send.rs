@@ -5,6 +5,8 @@
 //! The batches have their place in line before the first piece is filled, so that no launch of another thread, or of a
 //! callback, sees half of a write. A thread that submits an unfilled piece fills the piece: no thread waits for the
 //! writing one, which may be the thread under the callback.
+//!
+//! The pieces of a buffer and the bands of a texture go the same way.
 #![allow(unsafe_code)]
 
 use std::ops::Range;
@@ -14,6 +16,7 @@ use std::{mem, slice};
 use super::coming::{AWAIT_READ, check_submitted};
 use super::pieces::{PIECE, Piece, pieces};
 use super::pump::{self, Stages};
+use super::rows::{Band, Far};
 use crate::device::queue::Recorder;
 use crate::device::submissions::{Batch, ClosedBatch, Commands};
 use crate::device::wait::lock;
@@ -23,6 +26,7 @@ use crate::memory::buffer::BufferShared;
 use crate::memory::buffers::End;
 use crate::memory::pinned::direct;
 use crate::memory::places::{Place, copy, is_in_words};
+use crate::memory::texture::TextureShared;
 
 /// Whether writing so many bytes at once takes longer than doing so by pieces.
 pub(crate) fn is_large(bytes: &[u8]) -> bool {
@@ -64,24 +68,110 @@ pub(crate) fn send(
 }
 
 fn send_by_pieces(
-    mut queue: Recorder<'_>,
+    queue: Recorder<'_>,
     what: &'static str,
     target: &Target<'_>,
     bytes: &[u8],
 ) -> Result<Event, MemoryError> {
-    let device = &target.buffer.device;
     let mut rest = bytes;
     let parts = pieces(target.range.clone(), PIECE).map(|piece| {
         let (part, later) = rest.split_at(piece.len() as usize);
         rest = later;
-        Arc::new(Part::new(what, piece, part))
+        let (buffer, words) = (target.buffer.raw.clone(), piece.words());
+        let far = Far::Words { buffer, words };
+        Arc::new(Part::new(what, piece.bytes.start % 4, far, part))
     });
     let parts = Parts(parts.collect());
-    let closed: Vec<_> = (parts.0.iter())
-        .map(|part| part.batch(device, &target.buffer.raw))
-        .collect();
+    let written = || target.buffer.overwritten(&target.range);
+    send_parts(queue, &target.buffer.device, parts, written)
+}
+
+/// Writes bands of a texture, whose texels `bytes` has without gaps, after everything recorded before. `is_whole` says that the
+/// bands are the whole texture.
+///
+/// # Errors
+/// As [`send`].
+pub(crate) fn send_texels(
+    what: &'static str,
+    texture: &TextureShared,
+    bands: Vec<Band>,
+    is_whole: bool,
+    bytes: &[u8],
+) -> Result<Event, MemoryError> {
+    let device = &texture.device;
+    let written = || {
+        if is_whole {
+            texture.overwritten();
+        }
+    };
+    let queue = device.queue.lock(device);
+    if bands.len() < 2 || !queue.is_idle() {
+        drop(queue);
+        return record_texels(what, texture, bands, written, bytes);
+    }
+    let mut rest = bytes;
+    let parts = bands.into_iter().map(|band| {
+        let (part, later) = rest.split_at(band.rows.joined() as usize);
+        rest = later;
+        let texture = texture.raw.clone();
+        Arc::new(Part::new(what, 0, Far::Texels { texture, band }, part))
+    });
+    send_parts(queue, device, Parts(parts.collect()), written)
+}
+
+/// Fills staging memory for all of the bands, and records the copies.
+fn record_texels(
+    what: &'static str,
+    texture: &TextureShared,
+    bands: Vec<Band>,
+    written: impl FnOnce(),
+    bytes: &[u8],
+) -> Result<Event, MemoryError> {
+    let device = &texture.device;
+    let mut filled: Vec<Option<wgpu::Buffer>> = vec![None; bands.len()];
+    let mut rest = bytes;
+    let parts = bands.iter().zip(&mut filled).map(|(band, memory)| {
+        let (part, later) = rest.split_at(band.rows.joined() as usize);
+        rest = later;
+        (band.rows, part, memory)
+    });
+    pump::run_all(
+        parts.collect(),
+        |_| Ok(()),
+        |(rows, bytes, memory)| {
+            **memory = Some(super::of(device).filled_rows(device, what, *rows, bytes)?);
+            Ok::<_, MemoryError>(())
+        },
+    )?;
+    let mut queue = device.queue.lock(device);
+    for (band, memory) in bands.into_iter().zip(&filled) {
+        let texture = texture.raw.clone();
+        let far = Far::Texels { texture, band };
+        if let Some(memory) = memory {
+            queue.encode(|encoder| far.store(encoder, memory));
+        }
+    }
+    written();
+    let batch = queue.batch();
+    queue.commit();
+    drop(queue);
+    for memory in filled.into_iter().flatten() {
+        super::of(device).give_upload(memory, End::of(device, Arc::clone(&batch)));
+    }
+    Ok(Event::of_batch(device, batch))
+}
+
+/// Lines up the batches of all parts, and has them filled and submitted one after the other. `written` is called with the
+/// queue in hand.
+fn send_parts(
+    mut queue: Recorder<'_>,
+    device: &Arc<DeviceShared>,
+    parts: Parts,
+    written: impl FnOnce(),
+) -> Result<Event, MemoryError> {
+    let closed: Vec<_> = parts.0.iter().map(|part| part.batch(device)).collect();
     let batches: Vec<_> = closed.iter().map(|c| Arc::clone(&c.batch)).collect();
-    target.buffer.overwritten(&target.range);
+    written();
     queue.line_up(closed);
     drop(queue);
     let mut stages = Sending {
@@ -153,7 +243,9 @@ impl Drop for Parts {
 /// The bytes of one piece, with the state of their copy.
 struct Part {
     what: &'static str,
-    piece: Piece,
+    /// Where the bytes begin in their first word.
+    at: u64,
+    far: Far,
     source: Source,
     state: Mutex<State>,
     changed: Condvar,
@@ -183,10 +275,11 @@ enum State {
 }
 
 impl Part {
-    fn new(what: &'static str, piece: Piece, source: &[u8]) -> Self {
+    fn new(what: &'static str, at: u64, far: Far, source: &[u8]) -> Self {
         Self {
             what,
-            piece,
+            at,
+            far,
             source: Source {
                 start: source.as_ptr(),
                 len: source.len(),
@@ -209,8 +302,12 @@ impl Part {
         // SAFETY: the part is not closed, and stays open until filled: `close` waits for the end of the filling. Until
         // all parts are closed the write neither returns nor unwinds, and so the borrowed slice is there unchanged.
         let bytes = unsafe { slice::from_raw_parts(self.source.start, self.source.len) };
-        let at = self.piece.bytes.start % 4;
-        filled.state = match super::of(device).filled(device, self.what, at, bytes) {
+        let (staging, what) = (super::of(device), self.what);
+        let memory = match self.far.rows() {
+            Some(rows) => staging.filled_rows(device, what, rows, bytes),
+            None => staging.filled(device, what, self.at, bytes),
+        };
+        filled.state = match memory {
             Ok(memory) => State::Filled(memory),
             Err(error) => State::Refused(error),
         };
@@ -265,13 +362,13 @@ impl Part {
         state
     }
 
-    /// The batch with the copy to `target`.
-    fn batch(self: &Arc<Self>, device: &Arc<DeviceShared>, target: &wgpu::Buffer) -> ClosedBatch {
-        let (part, owner, target) = (Arc::clone(self), Arc::downgrade(device), target.clone());
+    /// The batch with the copy.
+    fn batch(self: &Arc<Self>, device: &Arc<DeviceShared>) -> ClosedBatch {
+        let (part, owner) = (Arc::clone(self), Arc::downgrade(device));
         let memory = Arc::new(Mutex::new(None));
         let used = Arc::clone(&memory);
         let mut closed = ClosedBatch::with(Commands::Late(Box::new(move || {
-            let (memory, commands) = part.record(&owner, &target)?;
+            let (memory, commands) = part.record(&owner)?;
             *lock(&used) = Some(memory);
             Ok(commands)
         })));
@@ -287,16 +384,13 @@ impl Part {
     fn record(
         &self,
         owner: &Weak<DeviceShared>,
-        target: &wgpu::Buffer,
     ) -> Result<(wgpu::Buffer, wgpu::CommandBuffer), String> {
         let device = owner.upgrade().ok_or("the device was dropped")?;
         let memory = self.take(&device)?;
-        let words = self.piece.words();
         let (commands, error) = capture(&device.raw, || {
             let mut encoder = (device.raw)
                 .create_command_encoder(&wgpu::CommandEncoderDescriptor { label: None });
-            let count = words.end - words.start;
-            encoder.copy_buffer_to_buffer(&memory, 0, target, words.start, count);
+            self.far.store(&mut encoder, &memory);
             encoder.finish()
         });
         match error {
