@@ -242,7 +242,7 @@ fn textures_and_samplers_are_bound(f: &Fixture) {
         .sampler("nearest", &sampler)
         .texture(
             "painted",
-            &painted.create_view(&wgpu::TextureViewDescriptor::default()),
+            painted.create_view(&wgpu::TextureViewDescriptor::default()),
         )
         .buffer("sink", &sink)
         .invocations([2, 2]);

@@ -137,6 +137,7 @@ mod system_pool;
 mod system_prefetch;
 mod table;
 mod textures;
+mod textures_launches;
 mod textures_refused;
 mod threads;
 mod transfers;
@@ -299,6 +300,7 @@ fn main() -> std::process::ExitCode {
         system_prefetch::CASES,
         table::CASES,
         textures::CASES,
+        textures_launches::CASES,
         textures_refused::CASES,
         threads::CASES,
         transfers::CASES,

@@ -223,7 +223,7 @@ fn what_cannot_be_undone_is_refused(f: &Fixture) {
         let pointer = memory.lend(&values);
         let mut launch = kernel.launch().value("at", &pointer).workgroups(1);
         if what == "a texture" {
-            launch = launch.texture("t", &texture.create_view(&Default::default()));
+            launch = launch.texture("t", texture.create_view(&Default::default()));
         }
         // Where everything fits there is nothing to undo.
         let run = launch.run_system(&mut memory).unwrap();
