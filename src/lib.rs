@@ -265,7 +265,8 @@ pub mod buffers {
     pub use crate::memory::{
         ArgumentMoves, Buffer, BufferArgument, BufferError, BufferMemory, BufferStatistics,
         BufferView, CommonMemory, DeviceBuffer, LaunchExplanation, LiveBuffer, MappedRead,
-        MappedWrite, MemoryError, PinnedVec, Placement, ReadBack, ReadError, TransferStatistics,
+        MappedWrite, MemoryError, PinnedVec, Placement, ReadBack, ReadError, Rect, RectError,
+        TransferStatistics,
     };
 }
 

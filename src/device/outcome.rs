@@ -361,15 +361,55 @@ impl Taint {
         self.ranges = kept;
     }
 
+    /// Adds an outcome for several ranges.
+    pub(crate) fn add_each(
+        &mut self,
+        ranges: impl Iterator<Item = std::ops::Range<u64>>,
+        outcome: &Arc<Outcome>,
+    ) {
+        self.ranges.retain(|(_, known)| !known.succeeded());
+        let added = ranges.map(|range| (range, Arc::clone(outcome)));
+        self.ranges.extend(added);
+    }
+
+    /// Forgets overwritten ranges: `within` gives those that have bytes of a range, in rising order and apart.
+    pub(crate) fn overwrite_each<I: Iterator<Item = std::ops::Range<u64>>>(
+        &mut self,
+        within: impl Fn(&std::ops::Range<u64>) -> I,
+    ) {
+        let mut kept = Vec::with_capacity(self.ranges.len());
+        for (old, outcome) in self.ranges.drain(..) {
+            if outcome.succeeded() {
+                continue;
+            }
+            let mut start = old.start;
+            for gone in within(&old) {
+                if start < gone.start {
+                    kept.push((start..gone.start, Arc::clone(&outcome)));
+                }
+                start = gone.end;
+            }
+            if start < old.end {
+                kept.push((start..old.end, outcome));
+            }
+        }
+        self.ranges = kept;
+    }
+
     /// The outcomes on which the bytes of `range` depend, without outcomes known to be good.
     pub(crate) fn touching(&mut self, range: &std::ops::Range<u64>) -> Vec<Arc<Outcome>> {
+        self.touching_any(|old| old.start < range.end && range.start < old.end)
+    }
+
+    /// The outcomes of ranges of which `touches` is true, without outcomes known to be good.
+    pub(crate) fn touching_any(
+        &mut self,
+        touches: impl Fn(&std::ops::Range<u64>) -> bool,
+    ) -> Vec<Arc<Outcome>> {
         self.ranges.retain(|(_, known)| !known.succeeded());
         let mut found: Vec<Arc<Outcome>> = Vec::new();
         for (old, outcome) in &self.ranges {
-            if old.start < range.end
-                && range.start < old.end
-                && !found.iter().any(|seen| Arc::ptr_eq(seen, outcome))
-            {
+            if touches(old) && !found.iter().any(|seen| Arc::ptr_eq(seen, outcome)) {
                 found.push(Arc::clone(outcome));
             }
         }

@@ -33,6 +33,7 @@ const GROUPS: u32 = 8;
 const RUNTIME: &[(&str, &str)] = &[
     ("fill", include_str!("../../shaders/fill.wgsl")),
     ("copy_bytes", include_str!("../../shaders/copy_bytes.wgsl")),
+    ("copy_rows", include_str!("../../shaders/copy_rows.wgsl")),
     ("heap_diff", include_str!("../../shaders/heap_diff.wgsl")),
     ("probe_loop", include_str!("../../shaders/probe_loop.wgsl")),
     (

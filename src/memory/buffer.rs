@@ -8,6 +8,7 @@ use bytemuck::Pod;
 
 use super::MemoryError;
 use super::places::{Place, check_words, is_in_words};
+use super::rect::rows::Rows;
 use super::staging;
 use crate::device::outcome::{Outcome, Taint};
 use crate::device::wait::lock;
@@ -94,6 +95,23 @@ impl BufferShared {
         if !taint.is_empty() {
             taint.overwrite(range);
         }
+    }
+
+    /// As [`Self::poison`], for rows.
+    pub(crate) fn poison_rows(&self, rows: &Rows, outcome: &Arc<Outcome>) {
+        lock(&self.taint).add_each((0..rows.count()).map(|row| rows.row(row)), outcome);
+    }
+
+    /// As [`Self::overwritten`], for rows.
+    pub(crate) fn overwritten_rows(&self, rows: &Rows) {
+        let rows = *rows;
+        let mut taint = lock(&self.taint);
+        taint.overwrite_each(|old| rows.meeting(old).map(move |row| rows.row(row)));
+    }
+
+    /// As [`Self::depends_on`], for rows.
+    pub(crate) fn depends_on_rows(&self, rows: &Rows) -> Vec<Arc<Outcome>> {
+        lock(&self.taint).touching_any(|old| !rows.meeting(old).is_empty())
     }
 
     /// Uncertainty of `range` passes to as many bytes of another buffer, from `at` on, the target of a copy.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use crate::device::WindowError;
 use crate::device::outcome::ExecutionError;
 use crate::error_text::debug_by_text;
+use crate::memory::rect::RectError;
 
 /// Why a buffer, or a command on one, was refused. Nothing has been recorded or changed then.
 #[derive(Clone, thiserror::Error)]
@@ -122,6 +123,9 @@ pub enum MemoryError {
         /// Why there is none.
         reason: WindowError,
     },
+    /// A rectangle does not fit its memory, or two do not fit each other.
+    #[error(transparent)]
+    Rect(#[from] RectError),
     /// wgpu refused for another reason.
     #[error("{what} was refused: {message}")]
     Refused {
@@ -147,6 +151,7 @@ debug_by_text!(MemoryError {
     ZeroSized,
     HostMemory,
     Pinned,
+    Rect,
     Refused,
     Execution,
 });

@@ -16,6 +16,7 @@ pub(crate) mod places;
 pub(crate) mod pointer;
 pub(crate) mod ranges;
 pub(crate) mod readback;
+pub(crate) mod rect;
 pub(crate) mod shift;
 pub(crate) mod staging;
 pub(crate) mod system;
@@ -36,6 +37,7 @@ pub use live::LiveBuffer;
 pub use pinned::PinnedVec;
 pub use pointer::{PointerKind, Ptr};
 pub use readback::{ReadBack, ReadError};
+pub use rect::{Rect, RectError};
 pub use staging::TransferStatistics;
 pub use system::{SystemAccess, SystemMemory, SystemTier};
 pub use texture::{
@@ -65,4 +67,6 @@ pub(crate) struct MemoryExtension {
     fill: std::sync::OnceLock<wgpu::ComputePipeline>,
     /// The pipeline of `shaders/copy_bytes.wgsl`.
     shift: std::sync::OnceLock<wgpu::ComputePipeline>,
+    /// The pipeline of `shaders/copy_rows.wgsl`.
+    copy_rows: std::sync::OnceLock<wgpu::ComputePipeline>,
 }

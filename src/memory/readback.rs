@@ -138,7 +138,7 @@ impl<T: Pod> DeviceBuffer<T> {
 
     /// Refuses a wait on a thread that serves a call of the device, before anything is submitted: some drivers block a
     /// submission while a kernel runs.
-    fn may_wait(&self) -> Result<(), ReadError> {
+    pub(super) fn may_wait(&self) -> Result<(), ReadError> {
         let submissions = &self.shared.device.submissions;
         Ok(submissions.may_wait(WHAT, AWAIT_READ).map_err(Arc::new)?)
     }

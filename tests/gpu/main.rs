@@ -102,6 +102,7 @@ mod print_launches;
 mod print_live;
 mod private_arrays;
 mod ranges;
+mod rectangles;
 mod ring_ends;
 mod rings;
 mod rpc;
@@ -254,6 +255,7 @@ fn main() -> std::process::ExitCode {
         persistent_sliced_posts::CASES,
         persistent_threads::CASES,
         persistent_urgent::CASES,
+        rectangles::CASES,
         ring_ends::CASES,
         rings::CASES,
         pinned::CASES,

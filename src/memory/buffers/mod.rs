@@ -107,6 +107,10 @@ pub enum Placement {
 /// Handles are cheap to clone. Parts ([`Buffer::slice`]) are the same buffer: writes through one part are seen through
 /// every other, and different devices may work on disjoint parts at the same time, with no moves in between.
 ///
+/// There are no commands for [rectangles](crate::buffers::Rect), as a [`DeviceBuffer`] has them: the latest bytes of each
+/// row may be in another place, so that a rectangle is as many parts as rows. Copy it row by row, with
+/// `from.slice(row)?.copy_to(&to.slice(row)?)`, which moves no other bytes, or read the range that has all rows.
+///
 /// ```no_run
 /// # use tombolo::{Constants, Context, Program};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
