@@ -299,8 +299,8 @@ pub mod calls {
     pub use crate::device::CallStatus;
     pub use crate::rpc::{
         CallStatistics, CallStream, FileAccess, FileStatus, FreeStatus, Handler, HostServices,
-        HostServicesBuilder, IdlePolicy, Loopback, PortsError, RootMode, ServiceError,
-        ServiceStatistics, StreamOpener,
+        HostServicesBuilder, IdlePolicy, KernelAllocation, KernelAllocations, Loopback, PortsError,
+        RootMode, ServiceError, ServiceStatistics, StreamOpener,
     };
 }
 

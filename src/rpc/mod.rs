@@ -50,7 +50,9 @@ pub use idle::IdlePolicy;
 
 pub use builder::HostServicesBuilder;
 pub use loopback::Loopback;
-pub use provided::{FileAccess, FileStatus, FreeStatus, RootMode};
+pub use provided::{
+    FileAccess, FileStatus, FreeStatus, KernelAllocation, KernelAllocations, RootMode,
+};
 pub use services::HostServices;
 pub use statistics::{CallStatistics, ServiceStatistics};
 pub use stream::{CallStream, StreamOpener};

@@ -249,6 +249,7 @@ impl HostServices {
 impl Drop for HostServices {
     fn drop(&mut self) {
         self.stop();
+        self.warn_of_leaks();
     }
 }
 

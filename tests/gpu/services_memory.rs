@@ -9,6 +9,7 @@ use crate::services::{MINUTE, POISON, kernels, run};
 cases![
     many_invocations_allocate_and_free,
     what_was_not_allocated_is_not_freed,
+    what_kernels_have_not_freed_is_listed,
 ];
 
 fn many_invocations_allocate_and_free(f: &Fixture) {
@@ -97,4 +98,64 @@ fn what_was_not_allocated_is_not_freed(f: &Fixture) {
     assert_eq!(run(f, &services, &source, 1, 11), expected);
     assert_eq!(heap.read(foreign, 64).unwrap(), [5; 64]);
     heap.free(foreign).unwrap();
+}
+
+fn what_kernels_have_not_freed_is_listed(f: &Fixture) {
+    let heap = f.context.heap().unwrap();
+    let services = HostServices::builder()
+        .memory(&heap, 64 << 10)
+        .start()
+        .unwrap();
+    let memory = services.kernel_allocations();
+    assert_eq!((memory.live.len(), memory.peak_bytes), (0, 0));
+    assert_eq!(memory.capacity, 64 << 10);
+    let source = "
+        @group(0) @binding(0) var<storage, read_write> out: array<vec2<u32>>;
+        @compute @workgroup_size(1) fn allocate() {
+            out[0] = malloc(100u);
+            out[1] = malloc(2000u);
+            out[2] = malloc(7u);
+            out[3] = malloc(1u << 20u);
+            out[4] = vec2(free(out[1]));
+        }
+        @compute @workgroup_size(1) fn again() {
+            out[1] = malloc(50u);
+            out[4] = vec2(free(out[0]));
+        }";
+    let kernels = kernels(&f.device, &services, source, ["allocate", "again"]);
+    let out = f.device.buffer(&[[POISON; 2]; 5]).unwrap();
+    let run = |kernel: &tombolo::Kernel| {
+        let launch = kernel.launch().services(&services).buffer("out", &out);
+        let event = launch.workgroups(1).submit().unwrap();
+        event.wait_timeout(MINUTE).unwrap();
+        out.read().unwrap()
+    };
+    let address = |words: [u32; 2]| u64::from(words[0]) | u64::from(words[1]) << 32;
+    let listed = || {
+        let memory = services.kernel_allocations();
+        let live = memory.live.iter();
+        let live: Vec<_> = live
+            .map(|allocation| {
+                (
+                    allocation.pointer.address(),
+                    allocation.bytes,
+                    allocation.order,
+                )
+            })
+            .collect();
+        let figures = [memory.bytes, memory.peak_bytes, memory.made, memory.refused];
+        (live, figures)
+    };
+    let first = run(&kernels[0]);
+    assert_eq!((first[3], first[4]), ([0; 2], [FreeStatus::Done.code(); 2]));
+    let expected = vec![(address(first[0]), 100, 0), (address(first[2]), 7, 2)];
+    assert_eq!(listed(), (expected, [107, 2107, 3, 1]));
+    // A later kernel finds the memory, and frees some of it.
+    let second = run(&kernels[1]);
+    assert_eq!(second[4], [FreeStatus::Done.code(); 2]);
+    let expected = vec![(address(first[2]), 7, 2), (address(second[1]), 50, 3)];
+    assert_eq!(listed(), (expected, [57, 2107, 4, 1]));
+    // Services without memory have none to list.
+    let other = HostServices::builder().clock().start().unwrap();
+    assert_eq!(other.kernel_allocations(), Default::default());
 }

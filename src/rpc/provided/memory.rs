@@ -3,17 +3,17 @@
 //! A launch sees the part of the heap bound at its creation. So memory for kernels comes from a single allocation, made
 //! when the services are built: every kernel able to call them was launched later, and sees the allocation.
 //!
-//! Later growth of the heap would be beyond the binding of a running launch. A region of its own keeps the books on the
-//! host, where no kernel writes; the host touches none of the bytes, so that it works on every device, also where
-//! services may not look into them.
+//! Later growth of the heap would be beyond the binding of a running launch. A region of its own keeps the books
+//! ([`allocations`](super::allocations)) on the host, where no kernel writes; the host touches none of the bytes, so that
+//! the arena works on every device, also where services may not look into the bytes.
 
 use std::sync::{Arc, Mutex};
 
+use super::allocations::{Books, KernelAllocations};
 use super::status::FreeStatus;
-use crate::addresses::region::{GRANULE, Region, RegionOptions};
 use crate::device::wait::lock;
 use crate::memory::{HeapError, Ptr, SharedHeap};
-use crate::rpc::{HostServicesBuilder, ServiceError};
+use crate::rpc::{HostServices, HostServicesBuilder, ServiceError};
 
 /// The source of kernels' allocations.
 pub(super) struct Arena {
@@ -21,7 +21,7 @@ pub(super) struct Arena {
     base: Ptr<u8>,
     bytes: u64,
     /// By offsets from the base; never in the memory itself, written by kernels.
-    region: Mutex<Region>,
+    books: Mutex<Books>,
 }
 
 impl HostServicesBuilder {
@@ -42,8 +42,9 @@ impl HostServicesBuilder {
     ///
     /// All of this is a single allocation of `heap`, made now: memory invisible to running kernels would be of no use
     /// to kernels. The host finds the targets of received pointers there. Memory left allocated by a kernel is there
-    /// for the next kernel, and lives until the services, and launches using them, are dropped. Memory from `malloc` is
-    /// not zeroed, and freed memory may be given out again at once, as in C.
+    /// for the next kernel, and lives until the services, and launches using them, are dropped;
+    /// [`HostServices::kernel_allocations`] lists such memory, and the log has a warning if the services are dropped with
+    /// any. Memory from `malloc` is not zeroed, and freed memory may be given out again at once, as in C.
     ///
     /// This holds on every device: the host keeps its books apart and touches none of the bytes. Where functions with a
     /// pointer are refused during launches ([`FileStatus::NoPointers`](crate::calls::FileStatus::NoPointers)), allocated
@@ -79,40 +80,49 @@ impl HostServicesBuilder {
     }
 }
 
+impl HostServices {
+    /// The memory that kernels have allocated by `malloc` and not freed ([`HostServicesBuilder::memory`]), with sizes, order
+    /// and the most that was live at a time. All figures are zero for services without memory. Calls of running kernels
+    /// may change the answer at any time: ask behind the end of a launch.
+    pub fn kernel_allocations(&self) -> KernelAllocations {
+        let arena = self.shared.provided.heap_accessor.arena.get();
+        arena.map_or_else(KernelAllocations::default, |arena| {
+            lock(&arena.books).list(arena.base, arena.bytes)
+        })
+    }
+
+    /// Warns of memory that kernels have not freed, and will not: the services are stopped.
+    pub(in crate::rpc) fn warn_of_leaks(&self) {
+        let arena = self.shared.provided.heap_accessor.arena.get();
+        if let Some(leak) = arena.and_then(|arena| lock(&arena.books).leak()) {
+            log::warn!("{leak}");
+        }
+    }
+}
+
 impl Arena {
     fn new(heap: &SharedHeap, bytes: u64) -> Result<Self, HeapError> {
         let base = heap.alloc_bytes(bytes, 256)?;
-        let mut region = Region::new(RegionOptions::default().with_lookup(true));
-        // Less than a granule has no room for anything.
-        let _ = region.add_block(0, bytes);
         Ok(Self {
             heap: heap.clone(),
             base,
             bytes,
-            region: Mutex::new(region),
+            books: Mutex::new(Books::new(bytes)),
         })
     }
 
     /// Null where there is no room.
     pub fn allocate(&self, bytes: u64) -> Ptr<u8> {
-        let found = lock(&self.region).allocate(bytes, GRANULE);
-        found.map_or(Ptr::null(), |found| self.base.byte_add(found.address))
+        let found = lock(&self.books).allocate(bytes);
+        found.map_or(Ptr::null(), |at| self.base.byte_add(at))
     }
 
     pub fn free(&self, p: Ptr<u8>) -> FreeStatus {
         if p.is_null() {
             return FreeStatus::Done;
         }
-        let mut region = lock(&self.region);
-        let found = self
-            .offset(p.address())
-            .and_then(|at| Some((at, region.find(at)?)));
-        match found {
-            Some((at, found)) if at == found.address => match region.free(found.id) {
-                Ok(_) => FreeStatus::Done,
-                Err(_) => FreeStatus::Unknown,
-            },
-            Some(_) => FreeStatus::Interior,
+        match self.offset(p.address()) {
+            Some(at) => lock(&self.books).free(at),
             None => FreeStatus::Unknown,
         }
     }
@@ -128,7 +138,7 @@ impl Arena {
             // From elsewhere into here would be across two allocations of the heap.
             return true;
         };
-        let found = lock(&self.region).find(at);
+        let found = lock(&self.books).find(at);
         let end = at.checked_add(bytes);
         found.is_some_and(|found| end.is_some_and(|end| end <= found.address + found.requested))
     }

@@ -7,11 +7,12 @@
 //! - [`slab`]: handles, invalid after their return.
 //! - [`files`], the [`streams`] beside them, and the operations of [`open_file`] on either; [`names`], the operations
 //!   by name; [`access`] is the program's grants, [`quota`] their amount, and [`folder`] the system's view of folders.
-//! - [`texts`], [`memory`], and in [`machine`] what fits a line.
+//! - [`texts`], [`memory`] with the books of [`allocations`], and in [`machine`] what fits a line.
 //!
 //! Every input from a kernel is checked, and answered with a status.
 
 mod access;
+mod allocations;
 mod files;
 mod folder;
 mod heap_accessor;
@@ -42,6 +43,7 @@ use self::texts::Texts;
 pub(super) use self::quota::outlive_file_size_limit;
 
 pub use self::access::{FileAccess, RootMode};
+pub use self::allocations::{KernelAllocation, KernelAllocations};
 pub use self::status::{FileStatus, FreeStatus};
 
 /// State shared by the provided services.
