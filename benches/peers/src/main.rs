@@ -1,6 +1,7 @@
 //! Tombolo beside its peers: the same work, on the same adapter, in the same run.
 //!
-//! - CubeCL, by its runtime on wgpu, on every adapter of the machine, that compiled in included.
+//! - wgpu by hand (`raw`), in rows of kernels, and CubeCL, by its runtime on wgpu, on every adapter of the machine, that compiled in
+//!   included.
 //! - PoCL, which is OpenCL on the processor, and Rust on the threads of rayon, against the adapter compiled in.
 //!
 //! Both sides of a row have the same grid and the same data, and their results are compared with what the processor computes
@@ -19,6 +20,7 @@ mod ours;
 mod overhead;
 #[cfg(unix)]
 mod print;
+mod raw;
 mod results;
 #[allow(dead_code)] // Of the peers in Rust some are for kernels that are not compared here.
 #[path = "../../../cpu/benches/embedded/rust.rs"]
@@ -39,6 +41,7 @@ use meter::Meter;
 use opencl::Pocl;
 use ours::Ours;
 use overhead::With;
+use raw::Raw;
 use results::Results;
 use side::{Checked, Side};
 use sort::Keys;
@@ -186,6 +189,8 @@ fn main() -> Result<(), Error> {
         };
         let (instance, theirs) = (peers.iter().find(same).cloned())
             .ok_or_else(|| format!("wgpu does not list {}", adapter.name))?;
+        let raw =
+            Raw::new(&theirs).map_err(|error| format!("wgpu on {}: {error}", adapter.name))?;
         let cube = Cube::new(instance, theirs)
             .map_err(|error| format!("CubeCL on {}: {error}", adapter.name))?;
         rows.overhead(&device, name, "cubecl", With::Cube(&cube))?;
@@ -197,9 +202,13 @@ fn main() -> Result<(), Error> {
             let ours = || Ours::new(&device, work);
             let theirs = || cube::Ready::new(&cube, work);
             rows.kernel(&device, name, work.row(), "cubecl", ours, theirs)?;
+            let theirs = || raw::Ready::new(&raw, work);
+            rows.kernel(&device, name, work.row(), "raw", ours, theirs)?;
         }
         let row = ("bitonic_sort", &bitonic.results);
         let ours = || sort::Ours::new(&device, &bitonic);
+        let theirs = || sort::on_raw(&raw, &bitonic);
+        rows.kernel(&device, name, row, "raw", ours, theirs)?;
         let theirs = || Ok(sort::OnCube::new(&cube, &bitonic));
         rows.kernel(&device, name, row, "cubecl", ours, theirs)?;
         if name == EMBEDDED {

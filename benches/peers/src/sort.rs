@@ -17,6 +17,7 @@ use crate::Error;
 use crate::cube::{Cube, argument};
 use crate::opencl::Pocl;
 use crate::ours;
+use crate::raw::{self, Raw};
 use crate::results::{Expected, Results};
 use crate::side::Side;
 
@@ -197,6 +198,48 @@ impl Side for Ours {
     fn results(&mut self) -> Result<Vec<u8>, Error> {
         ours::results(&self.sorted)
     }
+}
+
+/// Bytes between the stages in a uniform buffer: no adapter wants offsets of a larger multiple.
+const STRIDE: usize = 256;
+
+/// The bitonic sort as dispatches in one pass of raw wgpu.
+pub fn on_raw<'a>(raw: &'a Raw, keys: &Keys) -> Result<raw::Ready<'a>, Error> {
+    let module = raw.module(include_str!("kernels/bitonic.wgsl"));
+    let blocks = raw.pipeline(&module, "sort_blocks");
+    let exchange = raw.pipeline(&module, "exchange");
+    let merge = raw.pipeline(&module, "merge_blocks");
+    let source = raw.buffer(keys.bytes(), wgpu::BufferUsages::STORAGE);
+    let sorted = raw.buffer(&keys.results.before, wgpu::BufferUsages::STORAGE);
+    let count = keys.keys.len() as u32;
+    let stages = stages(count);
+    let mut values = vec![0; STRIDE * stages.len()];
+    for (stage, bytes) in stages.iter().zip(values.chunks_exact_mut(STRIDE)) {
+        let values = match *stage {
+            Stage::Blocks => [0, 0],
+            Stage::Exchange { run, distance } => [run, distance],
+            Stage::Merge { run } => [run, 0],
+        };
+        bytes[..8].copy_from_slice(bytemuck::bytes_of(&values));
+    }
+    let values = raw.buffer(&values, wgpu::BufferUsages::UNIFORM);
+    let dispatch = |(i, stage): (usize, &Stage)| {
+        let stage_values = wgpu::BufferBinding {
+            buffer: &values,
+            offset: (i * STRIDE) as u64,
+            size: wgpu::BufferSize::new(8),
+        };
+        let keys = (1, sorted.as_entire_binding());
+        let values = (2, wgpu::BindingResource::Buffer(stage_values));
+        let (pipeline, bindings) = match stage {
+            Stage::Blocks => (&blocks, vec![(0, source.as_entire_binding()), keys]),
+            Stage::Exchange { .. } => (&exchange, vec![keys, values]),
+            Stage::Merge { .. } => (&merge, vec![keys, values]),
+        };
+        raw.dispatch(pipeline, bindings, [count / BLOCK, 1, 1])
+    };
+    let dispatches = stages.iter().enumerate().map(dispatch).collect();
+    raw::Ready::of(raw, dispatches, sorted)
 }
 
 #[cube]
