@@ -208,12 +208,16 @@ pub enum Error {
         /// The enumeration or variant.
         variant: String,
     },
-    /// The page lacks the markers of the table.
+    /// The page lacks the markers of a table.
     #[error(
-        "{} has no table between `{}` and `{}`; put both lines back",
+        "{} has no table between `{}` and `{}`, or none between `{}` and `{}`, or `{}` and `{}`; put all six lines back",
         path.display(),
         crate::rows::BEGIN,
-        crate::rows::END
+        crate::rows::END,
+        crate::rows::behind::BEGIN,
+        crate::rows::behind::END,
+        crate::rows::machines::BEGIN,
+        crate::rows::machines::END
     )]
     NoTable {
         /// The page.

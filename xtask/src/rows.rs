@@ -4,6 +4,9 @@
 //! `rate` or `count`. A row of the table is replaced by a new line of the same bench, row and adapter, and stays unchanged
 //! otherwise: figures of adapters missing on the machine are not lost.
 
+pub mod behind;
+pub mod machines;
+
 /// Stands before the table in BENCHMARKS.md.
 pub const BEGIN: &str = "<!-- rows: begin -->";
 /// Stands behind the table.
@@ -83,9 +86,8 @@ impl Row {
     }
 
     fn from_table(line: &str) -> Option<Self> {
-        let inner = line.trim().strip_prefix('|')?.strip_suffix('|')?;
-        let cells: Vec<String> = inner.split('|').map(|cell| cell.trim().into()).collect();
-        let [bench, name, adapter, median, spread, goal, measured] = cells.try_into().ok()?;
+        let [bench, name, adapter, median, spread, goal, measured] =
+            cells(line)?.try_into().ok()?;
         Some(Self {
             bench,
             name,
@@ -98,12 +100,30 @@ impl Row {
     }
 }
 
+/// The cells of a table's line; `None` for any other line.
+fn cells(line: &str) -> Option<Vec<String>> {
+    let inner = line.trim().strip_prefix('|')?.strip_suffix('|')?;
+    Some(inner.split('|').map(|cell| cell.trim().into()).collect())
+}
+
+/// The rows in the table of the page; `None` where the page lacks the markers.
+pub fn of_page(page: &str) -> Option<Vec<Row>> {
+    let (_, rest) = page.split_once(BEGIN)?;
+    let (table, _) = rest.split_once(END)?;
+    // Without the head, and the line below the head.
+    Some(table.lines().filter_map(Row::from_table).skip(2).collect())
+}
+
+/// The page with whole lines in place of all between two markers.
+fn put_between(page: &str, begin: &str, end: &str, lines: &str) -> Option<String> {
+    let (before, rest) = page.split_once(begin)?;
+    let (_, after) = rest.split_once(end)?;
+    Some(format!("{before}{begin}\n{lines}{end}{after}"))
+}
+
 /// The page with `new` in the table; `None` where the page lacks the markers.
 pub fn merge(page: &str, new: &[Row]) -> Option<String> {
-    let (before, rest) = page.split_once(BEGIN)?;
-    let (table, after) = rest.split_once(END)?;
-    let old = table.lines().filter_map(Row::from_table).skip(2); // the head, and the line below it
-    let mut rows: Vec<Row> = old
+    let mut rows: Vec<Row> = (of_page(page)?.into_iter())
         .filter(|old| new.iter().all(|new| new.key() != old.key()))
         .chain(new.iter().cloned())
         .collect();
@@ -112,7 +132,7 @@ pub fn merge(page: &str, new: &[Row]) -> Option<String> {
         .iter()
         .map(|row| format!("| {} |\n", row.cells().join(" | ")))
         .collect();
-    Some(format!("{before}{BEGIN}\n{HEAD}{lines}{END}{after}"))
+    put_between(page, BEGIN, END, &format!("{HEAD}{lines}"))
 }
 
 #[cfg(test)]

@@ -5,10 +5,12 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::commands::test;
+use crate::env::AdapterEnv;
 use crate::error::Error;
 use crate::process::{self, say, step};
 use crate::provide::Switches;
-use crate::rows::{self, Row};
+use crate::rows::machines::{self, Machine};
+use crate::rows::{self, Row, behind};
 use crate::workspace::Workspace;
 
 /// Arguments of the command.
@@ -19,16 +21,23 @@ pub struct Args {
     /// Put the rows into the table of BENCHMARKS.md; by default they are printed
     #[arg(long)]
     write: bool,
+    /// Measure nothing: make the table of rows behind their goals anew from the rows of BENCHMARKS.md, as after a merge
+    #[arg(long, conflicts_with_all = ["write", "benches"])]
+    renew: bool,
     /// The benches to run; all of them where none is named
     benches: Vec<String>,
 }
 
 /// Runs the command.
 pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
+    if args.renew {
+        return change(&workspace.benchmarks(), |page| behind::renew(&page));
+    }
     let wanted = chosen(benches(workspace)?, &args.benches)?;
     let provided = test::provide_for_tests(workspace, &args.switches)?;
     let env = test::environment(workspace, provided.as_ref())?;
     let today = date(SystemTime::now());
+    let machine = machine(workspace, &env, &today, args.write)?;
     let mut rows = Vec::new();
     for Bench {
         name: bench,
@@ -43,7 +52,18 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
         })?;
         rows.extend(printed(bench, &today, &output)?);
     }
-    report(workspace, &rows, args.write)
+    report(workspace, &rows, machine.as_ref())
+}
+
+/// What this machine is, where rows are to be written; before anything is measured, since a failure afterwards would lose the rows.
+pub fn machine(
+    workspace: &Workspace,
+    env: &AdapterEnv,
+    today: &str,
+    writes: bool,
+) -> Result<Option<Machine>, Error> {
+    let read = || step("the machine", || Machine::read(workspace, env, today));
+    writes.then(read).transpose()
 }
 
 /// Prints a bench's output and returns the rows; fails without any row.
@@ -58,17 +78,17 @@ pub fn printed(bench: &str, today: &str, output: &str) -> Result<Vec<Row>, Error
     Ok(found)
 }
 
-/// Names the rows that miss their goals, and puts all rows into the table where `writes`.
-pub fn report(workspace: &Workspace, rows: &[Row], writes: bool) -> Result<(), Error> {
+/// Names the rows that miss their goals, and puts all rows into the table where there is a machine to name beside the rows.
+pub fn report(workspace: &Workspace, rows: &[Row], machine: Option<&Machine>) -> Result<(), Error> {
     for row in rows.iter().filter(|row| row.reaches_goal() == Some(false)) {
         say(format!(
             "goal missed: {} {} on {}: {}, goal {}",
             row.bench, row.name, row.adapter, row.median, row.goal
         ));
     }
-    match writes {
-        true => write(&workspace.benchmarks(), rows),
-        false => Ok(()),
+    match machine {
+        Some(machine) => write(&workspace.benchmarks(), rows, machine),
+        None => Ok(()),
     }
 }
 
@@ -77,9 +97,28 @@ fn rows_of(bench: &str, today: &str, output: &str) -> Vec<Row> {
     output.lines().filter_map(parse).collect()
 }
 
-fn write(path: &Path, rows: &[Row]) -> Result<(), Error> {
+/// Puts the rows and the machine into the page.
+fn write(path: &Path, rows: &[Row], machine: &Machine) -> Result<(), Error> {
+    change(path, |page| {
+        let page = rows::merge(&page, rows)?;
+        machines::merge(&behind::renew(&page)?, machine)
+    })
+}
+
+/// Changes the page, and names the rows that are behind without a reason.
+fn change(path: &Path, change: impl FnOnce(String) -> Option<String>) -> Result<(), Error> {
     let page = fs::read_to_string(path).map_err(Error::io("read", path))?;
-    let page = rows::merge(&page, rows).ok_or_else(|| Error::NoTable { path: path.into() })?;
+    let page = change(page).ok_or_else(|| Error::NoTable { path: path.into() })?;
+    for line in behind::behind(&page).unwrap_or_default() {
+        if line.why.is_empty() {
+            say(format!(
+                "{}: {} on {} is behind its goal; write the reason into its line",
+                path.display(),
+                line.row.name,
+                line.row.adapter
+            ));
+        }
+    }
     fs::write(path, page).map_err(Error::io("write", path))
 }
 

@@ -96,13 +96,15 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
     step("tests of tombolo-peers", || {
         process::run(&mut tests(workspace))
     })?;
+    let today = bench::date(SystemTime::now());
+    let machine = bench::machine(workspace, &env, &today, args.write)?;
     let output = step("peers", || {
         let mut command = program(workspace, &args.rows);
         env.apply(&mut command);
         process::output_with_messages(&mut command)
     })?;
-    let rows = bench::printed(BENCH, &bench::date(SystemTime::now()), &output)?;
-    bench::report(workspace, &rows, args.write)
+    let rows = bench::printed(BENCH, &today, &output)?;
+    bench::report(workspace, &rows, machine.as_ref())
 }
 
 fn program(workspace: &Workspace, rows: &[OsString]) -> Command {
