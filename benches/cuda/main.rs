@@ -3,9 +3,10 @@
 //! The peer (`peer.cu`) is compiled by `nvcc` when the bench starts, and runs as a process of its own that does a row's work when
 //! asked; both sides go in turn on the same card, and each row is the median of the ratios of the pairs. Transfers go between
 //! the card and memory that is used again and again: ordinary memory, and pinned memory in rows that end with `_pinned`. `copy_kernel_heap` follows pointers into the shared heap, against CUDA's kernel
-//! over memory of the card. Adapters that CUDA does not drive have no rows. The last lines are the rows:
+//! over memory of the card. `saxpy`, `reduce`, `matmul` and `mandelbrot` are the same kernels on both sides. Adapters that CUDA does not drive have no rows. The last lines are the rows:
 //! `ratio <row> = <median> (<min>..<max>) goal <= <limit>`.
 
+mod kernels;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -137,7 +138,8 @@ fn measure(
         |host| Ok(bytes.write(0, host)?.wait()?),
     )?;
     row("launch_read_4k_after_writes", None, launch_and_read(peer)?);
-    copies(device, peer, &mut row)
+    copies(device, peer, &mut row)?;
+    kernels::measure(device, peer, &mut row)
 }
 
 /// Large transfers, between the card and memory that is there: ordinary memory and pinned memory, on both sides.
