@@ -1,4 +1,4 @@
-//! `cargo xtask peers`: the crate beside CubeCL, PoCL and rayon, on every adapter, as rows of the bench `peers`.
+//! `cargo xtask peers`: the crate beside raw wgpu, CubeCL, PoCL and rayon, on every adapter, as rows of the bench `peers`.
 //!
 //! The program is `benches/peers`, a workspace of its own: the peers' dependencies are no concern of the crate's lock file.
 //! PoCL and the loader of OpenCL are installed where missing; the program opens both at run time.
