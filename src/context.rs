@@ -419,7 +419,7 @@ impl Context {
 impl Device {
     /// Builds a device around a wgpu device and queue that the program already has. Both go on working
     /// as before; the program's own error handlers stay in place. Nothing may be submitted on the hal queue behind wgpu's
-    /// back ([`Device::raw_queue`]).
+    /// back ([`Device::raw_queue`]). Servers on the device are asked to leave by [`Device::pause_servers`].
     ///
     /// Adopted devices are probed only with [`DeviceOptions::probe`] set to `Some(true)`: the probe's
     /// tiny kernels run on the device itself.

@@ -7,8 +7,8 @@ use crate::buffers::migrate::MigrateError;
 use crate::buffers::{BufferError, MemoryError, ReadError};
 use crate::calls::{PortsError, ServiceError};
 use crate::device::{
-    DeviceError, ExecutionError, ImportError, LiveError, PipelineCacheError, ProfilingError,
-    WaitError,
+    DeviceError, ExecutionError, ImportError, LiveError, PauseError, PipelineCacheError,
+    ProfilingError, WaitError,
 };
 use crate::globals::GlobalError;
 use crate::heap::region::RegionError;
@@ -67,6 +67,8 @@ pub enum Error {
     Memory(Box<MemoryError>),
     /// Of the planner of transfers.
     Migrate(Box<MigrateError>),
+    /// Of servers that were to stay away.
+    Pause(Box<PauseError>),
     /// Of the cache of compiled pipelines.
     PipelineCache(Box<PipelineCacheError>),
     /// Of services that are to start.
@@ -131,6 +133,7 @@ from_each! {
     Live(LiveError),
     Memory(MemoryError),
     Migrate(MigrateError),
+    Pause(PauseError),
     PipelineCache(PipelineCacheError),
     Ports(PortsError),
     Profiling(ProfilingError),

@@ -28,6 +28,7 @@ pub(crate) mod open;
 pub(crate) mod options;
 pub(crate) mod outcome;
 pub(crate) mod pace;
+pub(crate) mod pauses;
 pub(crate) mod pinned;
 pub(crate) mod pipeline_cache;
 pub(crate) mod prints;
@@ -38,10 +39,13 @@ pub(crate) mod release;
 pub(crate) mod resident;
 pub(crate) mod sanitizer;
 pub(crate) mod second_queue;
+pub(crate) mod server_pause;
 pub(crate) mod spill_policy;
 pub(crate) mod staging;
 pub(crate) mod status;
 pub(crate) mod submissions;
+#[cfg(test)]
+mod tests_loom;
 pub(crate) mod tier;
 pub(crate) mod wait;
 pub(crate) mod wait_policy;
@@ -50,7 +54,9 @@ pub(crate) mod words;
 pub(crate) mod working_set;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+// Of which `pauses` is made; loom has another of the same names.
+use std::sync::{self, Arc, OnceLock};
+use std::time::Duration;
 
 #[cfg(not(web))]
 use futures::FutureExt;
@@ -72,6 +78,7 @@ pub use pipeline_cache::PipelineCacheError;
 pub use probe::{Finding, LiveFinding, NotProbed, ProbeOptions, ProbeReport};
 pub use profile::ProfilingError;
 pub use sanitizer::{DefectKind, KernelDefect, TextPosition};
+pub use server_pause::{PauseError, ServerPause};
 pub use tier::{Capability, Tier, TierReport};
 pub use wait_policy::WaitPolicy;
 pub use window::WindowError;
@@ -294,13 +301,42 @@ impl Device {
     }
 
     /// The wgpu queue. Commands recorded here but not yet flushed come after commands submitted directly to the wgpu
-    /// queue. A [`PersistentKernel`](crate::PersistentKernel) makes room once, when this is called.
+    /// queue. A [`PersistentKernel`](crate::PersistentKernel) makes room once, when this is called; for several submissions,
+    /// or through a clone of the queue, [`Device::pause_servers`] keeps servers away.
     ///
     /// Submit with [`wgpu::Queue::submit`] alone: a submission on the hal queue (`wgpu::Queue::as_hal`) that wgpu does not
     /// count is not allowed while the device is in use, since waits would take its end for that of a launch.
     pub fn raw_queue(&self) -> &wgpu::Queue {
         self.shared.residents.submitting();
         &self.shared.queue_raw
+    }
+
+    /// Has the servers of the device ([`PersistentKernel`](crate::PersistentKernel)) leave, and stay away until the guard
+    /// is dropped: for submissions to wgpu's own queue, through [`Device::raw_queue`], a clone of it, or the program's
+    /// queue of an adopted device. Returns when no launch of a server is on the device, at most `timeout` later.
+    ///
+    /// Of several guards the last to be dropped lets servers go on. Calls made meanwhile wait, and fail at their own
+    /// deadline as ever; on the thread that has the guard, a call without a deadline would wait for ever. A server stopped
+    /// meanwhile tells its callers so, and serves nothing more. Other work of the device goes on.
+    ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// let device = tombolo::Context::new()?.device()?;
+    /// let queue = device.raw_queue().clone();
+    /// let pause = device.pause_servers(Duration::from_secs(1))?;
+    /// for _ in 0..100 {
+    ///     queue.submit([]); // no server in between
+    /// }
+    /// drop(pause);
+    /// # Ok::<(), tombolo::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`PauseError::Timeout`], when a handler takes longer than `timeout`, or a lease is stuck;
+    /// [`PauseError::Refused`] where a wait would be one for itself. Servers go on then.
+    pub fn pause_servers(&self, timeout: Duration) -> Result<ServerPause, PauseError> {
+        ServerPause::begin(&self.shared, timeout)
     }
 
     /// The options that the device was opened with.

@@ -6,11 +6,16 @@
 //!
 //! A thread waiting for a batch with a lease asks likewise, with the queue in hand, so the next lease goes behind.
 //! Without residents the question is a single load.
+//!
+//! A program that submits to wgpu's queue for itself may have residents stay away for a time ([`super::pauses`]).
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
 
+use super::event::{Event, WaitError};
+use super::pauses::Pauses;
 use super::queue::Batch;
 use super::wait::lock;
 
@@ -22,6 +27,8 @@ pub(crate) trait Resident: Send + Sync {
     fn interrupt(&self);
     /// Whether the kernel runs, or will run, as a part of this batch.
     fn is_in(&self, batch: &Arc<Batch>) -> bool;
+    /// The launch that was given up, and may be on the device all the same.
+    fn stuck(&self) -> Option<Event>;
 }
 
 /// The residents of a device.
@@ -30,6 +37,8 @@ pub(crate) struct Residents {
     /// So devices without residents pay a single load.
     count: AtomicUsize,
     all: Mutex<Vec<Weak<dyn Resident>>>,
+    /// Also of servers without a resident, whose calls travel in slices.
+    pub(crate) pauses: Arc<Pauses>,
 }
 
 thread_local! {
@@ -42,6 +51,11 @@ pub(crate) fn as_relay(id: u64) {
     RELAY.set(id);
 }
 
+/// Whether this thread launches a resident.
+pub(super) fn is_relay() -> bool {
+    RELAY.get() != 0
+}
+
 impl Residents {
     pub(crate) fn add(&self, resident: Weak<dyn Resident>) {
         let mut all = lock(&self.all);
@@ -50,7 +64,7 @@ impl Residents {
         self.count.store(all.len(), Ordering::Release);
     }
 
-    fn each(&self, tell: impl Fn(&dyn Resident)) {
+    fn each(&self, mut tell: impl FnMut(&dyn Resident)) {
         if self.count.load(Ordering::Acquire) == 0 {
             return;
         }
@@ -66,6 +80,17 @@ impl Residents {
     /// A submission is about to come.
     pub(crate) fn submitting(&self) {
         self.each(|resident| resident.interrupt());
+    }
+
+    /// The given-up launches that do not end within the time that is left.
+    pub(super) fn stuck(&self, left: impl Fn() -> Duration) -> usize {
+        let mut stuck = Vec::new();
+        self.each(|resident| stuck.extend(resident.stuck()));
+        let is_there = |event: &&Event| {
+            let ended = event.wait_timeout(left());
+            matches!(ended, Err(WaitError::Deadline))
+        };
+        stuck.iter().filter(is_there).count()
     }
 
     /// A thread waits for the end of this batch.

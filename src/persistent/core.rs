@@ -20,6 +20,7 @@ use super::waker_thread::PendingWakers;
 use crate::clock::Instant;
 use crate::device::queue::Batch;
 use crate::device::resident::Resident;
+use crate::device::server_pause::ServerLaunch;
 use crate::device::wait::lock;
 use crate::device::{Device, Event, ExecutionError};
 use crate::kernel::server::HandlerDeclaration;
@@ -171,6 +172,7 @@ impl Core {
         }
         self.stage.set(stage);
         self.parker.bell.ring();
+        self.look_at_pause();
         self.landed.ring();
         self.wakers.look();
     }
@@ -180,7 +182,37 @@ impl Core {
         let was_running = self.stage.begin_stop();
         self.interrupt();
         self.parker.bell.ring();
+        self.look_at_pause();
         was_running
+    }
+
+    /// Counts a launch about to be recorded; `None` while servers of the device are to stay away.
+    pub fn begin_launch(&self) -> Option<ServerLaunch> {
+        match &self.device {
+            Some(device) => ServerLaunch::begin(device),
+            None => Some(ServerLaunch::default()),
+        }
+    }
+
+    /// Whether servers of the device are to stay away.
+    pub fn is_paused(&self) -> bool {
+        let device = self.device.as_ref();
+        device.is_some_and(|device| device.shared.residents.pauses.is_paused())
+    }
+
+    /// Sleeps out a pause, unless the server ends.
+    pub fn sleep_out_pause(&self) {
+        if let Some(device) = &self.device {
+            let pauses = &device.shared.residents.pauses;
+            pauses.sleep(|| self.stage() != Stage::Running);
+        }
+    }
+
+    /// Has a relay look at the stage that sleeps out a pause.
+    fn look_at_pause(&self) {
+        if let Some(device) = &self.device {
+            device.shared.residents.pauses.look();
+        }
     }
 
     pub fn fail(&self, failure: ServerFailure) {
@@ -402,5 +434,9 @@ impl Resident for Core {
 
     fn is_in(&self, batch: &Arc<Batch>) -> bool {
         (lock(&self.batch).as_ref()).is_some_and(|own| Arc::ptr_eq(own, batch))
+    }
+
+    fn stuck(&self) -> Option<Event> {
+        lock(&self.stuck).clone()
     }
 }

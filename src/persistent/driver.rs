@@ -45,6 +45,7 @@ impl SlicedRelay {
                     Stage::Failed => return self,
                     // Since before the last look.
                     _ if stage == Stage::Stopping => break,
+                    _ if core.is_paused() => core.sleep_out_pause(),
                     // The poster of a call wakes the relay.
                     _ => core.sleep(Duration::MAX),
                 }

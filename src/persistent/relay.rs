@@ -69,6 +69,8 @@ enum End {
 enum Attempt {
     /// Somebody has the heap.
     Refused,
+    /// Servers are to stay away.
+    Paused,
     Over(Cause),
 }
 
@@ -137,8 +139,12 @@ impl Relay {
                     self.renews(cause)
                 }
                 Attempt::Refused => false,
+                Attempt::Paused => renews,
             };
             match attempt {
+                // Posted calls are told of the end: whoever pauses may be the one to stop the server.
+                Attempt::Paused if core.stage() == Stage::Stopping => break,
+                Attempt::Paused => core.sleep_out_pause(),
                 Attempt::Refused if core.stage() == Stage::Stopping => break,
                 Attempt::Refused => {
                     core.held.store(true, Ordering::Release);
@@ -176,6 +182,10 @@ impl Relay {
     /// One lease.
     fn lease(&mut self) -> Result<Attempt, ServerFailure> {
         let core = &self.core;
+        // Before the grant: see `device::pauses`.
+        let Some(_counted) = core.begin_launch() else {
+            return Ok(Attempt::Paused);
+        };
         let lease = match core.leases.fetch_add(1, Ordering::AcqRel).wrapping_add(1) {
             0 => core.leases.fetch_add(1, Ordering::AcqRel).wrapping_add(1),
             lease => lease,
@@ -313,6 +323,10 @@ impl Relay {
         }
         if (event.batch()).is_some_and(|batch| self.launch.is_followed_in(batch)) {
             // Calls of the recording threads are not for this lease.
+            core.interrupt();
+        }
+        if core.is_paused() {
+            // The lease may have been granted the request.
             core.interrupt();
         }
         core.admission.is_there(granted);

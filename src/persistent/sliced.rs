@@ -16,6 +16,7 @@ use super::packed::Pack;
 use super::statistics::Cause;
 use super::suspicion::{BEGINS_WITHIN, Suspicion};
 use crate::clock::Instant;
+use crate::device::server_pause::ServerLaunch;
 use crate::device::wait::lock;
 use crate::device::{CallStatus, Device, Event, WaitError};
 use crate::kernel::server::SliceShape;
@@ -98,6 +99,7 @@ struct Flight {
     calls: Calls,
     event: Event,
     answers: ReadBack<u32>,
+    _counted: ServerLaunch,
     /// When the slice was sent, or became the oldest: only the oldest may run.
     since: Instant,
 }
@@ -210,8 +212,12 @@ impl Slices {
         let Some(slot) = self.free.pop() else {
             return Ok(false);
         };
+        let Some(counted) = core.begin_launch() else {
+            self.free.push(slot);
+            return Ok(false);
+        };
         match self.next(core) {
-            Some(calls) => self.send(core, slot, calls),
+            Some(calls) => self.send(core, slot, calls, counted),
             None => {
                 self.free.push(slot);
                 Ok(false)

@@ -169,7 +169,7 @@ fn several_devices_at_once(f: &Fixture) {
 }
 
 /// A wgpu device that was opened without any help from here.
-fn raw_device(f: &Fixture) -> (wgpu::Device, wgpu::Queue) {
+pub fn raw_device(f: &Fixture) -> (wgpu::Device, wgpu::Queue) {
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor::new_without_display_handle());
     let instances = [
         instance,

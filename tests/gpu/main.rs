@@ -119,6 +119,7 @@ mod segment_lists;
 mod segments;
 mod server_beside;
 mod server_leases;
+mod server_pause;
 mod server_polls;
 mod services;
 mod services_memory;
@@ -284,6 +285,7 @@ fn main() -> std::process::ExitCode {
         second_queue::CASES,
         server_beside::CASES,
         server_leases::CASES,
+        server_pause::CASES,
         server_polls::CASES,
         services::CASES,
         services_memory::CASES,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::{Calls, Flight, Slices, Slot, Taken};
 use crate::clock::Instant;
+use crate::device::server_pause::ServerLaunch;
 use crate::device::{Event, ExecutionError};
 use crate::kernel::server::packing::mark;
 use crate::kernel::server::{FAILED, SLICE_ENTRY, SLICE_HEADER, SLICE_PREFIX};
@@ -30,6 +31,7 @@ impl Slices {
         core: &Core,
         mut slot: Slot,
         calls: Calls,
+        counted: ServerLaunch,
     ) -> Result<bool, ServerFailure> {
         // 0 stands for an answer that was never given.
         let lease = match core.leases.load(Ordering::Relaxed).wrapping_add(1) {
@@ -62,6 +64,7 @@ impl Slices {
                     calls,
                     event,
                     answers,
+                    _counted: counted,
                     since: Instant::now(),
                 });
                 Ok(true)
