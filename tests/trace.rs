@@ -40,7 +40,7 @@ fn a_run_is_written_down() {
     let second = Trace::layer(folder.path().join("second.json")).map(|_| ());
     assert_eq!(second, Err(TraceError::Recording));
 
-    let timed = run();
+    let (names, timed) = run();
     trace.finish().unwrap();
     // Launches behind the end are in no file, and fail nothing.
     let _ = run();
@@ -49,11 +49,13 @@ fn a_run_is_written_down() {
 
     let events: Vec<Value> = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     check_spans(&events);
+    check_calls(&events, &names);
+    check_bytes(&events, names.len());
     check_devices(&events, &timed);
 }
 
-/// Uses every adapter; the names of those with timestamps.
-fn run() -> Vec<String> {
+/// Uses every adapter; the names of all, and of those with timestamps.
+fn run() -> (Vec<String>, Vec<String>) {
     let services = HostServices::builder()
         .call("fn trace_next(x: u32) -> u32", |x: u32| x + 1)
         .start()
@@ -65,7 +67,7 @@ fn run() -> Vec<String> {
         .unwrap();
     let served = Program::new("served.wgsl", "fn twice(x: u32) -> u32 { return 2u * x; }").unwrap();
     let context = Context::new().unwrap();
-    let mut timed = Vec::new();
+    let (mut names, mut timed) = (Vec::new(), Vec::new());
     for adapter in context.adapters() {
         let device = context.device_at(adapter.index).unwrap();
         let kernel = device
@@ -86,9 +88,17 @@ fn run() -> Vec<String> {
         }
         assert_eq!(words.read().unwrap(), [7 + LAUNCHES as u32; 40]);
         words.write(0, &[1]).unwrap().wait().unwrap();
+        words.fill(9, 1..7).unwrap();
+        words.copy_to(1, &words, 20, 5).unwrap();
+        let expected = [vec![1], vec![9; 6], vec![12; 13], vec![9; 5], vec![12; 15]];
+        assert_eq!(words.read().unwrap(), expected.concat());
         let moving = context.buffer::<u32>(3).unwrap();
         moving.write(0, &[4, 5, 6]).unwrap();
         assert_eq!(moving.read().unwrap(), [4, 5, 6]);
+        let copied = context.buffer::<u32>(3).unwrap();
+        copied.fill(8, ..).unwrap();
+        moving.copy_to(&copied).unwrap();
+        assert_eq!(copied.read().unwrap(), [4, 5, 6]);
         let server = PersistentKernel::builder(&device, &served)
             .handler("twice")
             .start()
@@ -96,11 +106,15 @@ fn run() -> Vec<String> {
         let twice = server.function::<(u32,), u32>("twice").unwrap();
         let answer = twice.call_timeout(&(21,), Duration::from_secs(120));
         assert_eq!(answer.unwrap(), 42);
+        let begun = twice.begin(&(4,));
+        assert_eq!(begun.wait_timeout(Duration::from_secs(120)).unwrap(), 8);
+        assert_eq!(twice.call_all(&[(1,), (2,), (3,)]).unwrap(), [2, 4, 6]);
+        names.push(device.name().to_owned());
         if device.has(Aspect::TimestampQueries) {
             timed.push(device.name().to_owned());
         }
     }
-    timed
+    (names, timed)
 }
 
 fn number(event: &Value, field: &str) -> f64 {
@@ -123,7 +137,8 @@ fn check_spans(events: &[Value]) {
         *names.entry(event["name"].as_str().unwrap()).or_default() += 1;
     }
     for kind in [
-        "compile", "launch", "submit", "wait", "read", "write", "call", "lease",
+        "compile", "launch", "submit", "wait", "read", "write", "fill", "copy", "call", "begin",
+        "lease",
     ] {
         assert!(names.contains_key(kind), "no `{kind}` in {names:?}");
     }
@@ -140,16 +155,44 @@ fn check_spans(events: &[Value]) {
             open.push(end);
         }
     }
-    let calls: Vec<&Value> = events
+}
+
+/// A call of a kernel tells the function of the host; a call of a server the handler, the device, and how many calls
+/// there are.
+fn check_calls(events: &[Value], devices: &[String]) {
+    let of = |name: &str, function: &str| -> Vec<&Value> {
+        let is_so = |event: &&Value| event["name"] == name && event["args"]["function"] == function;
+        events.iter().filter(is_so).collect()
+    };
+    let (of_kernels, of_servers) = (of("call", "trace_next"), of("call", "twice"));
+    assert!(!of_kernels.is_empty());
+    let all = events
         .iter()
         .filter(|event| event["name"] == "call")
-        .collect();
-    assert!(
-        calls
-            .iter()
-            .all(|call| call["args"]["function"] == "trace_next"),
-        "{calls:?}"
-    );
+        .count();
+    assert_eq!(all, of_kernels.len() + of_servers.len());
+    for device in devices {
+        let here = |calls: &[&Value]| -> Vec<String> {
+            let here = calls
+                .iter()
+                .filter(|call| call["args"]["device"] == **device);
+            let counts = here.map(|call| call["args"]["count"].to_string());
+            counts.collect()
+        };
+        assert_eq!(here(&of_servers), ["null", "3"], "{device}");
+        for name in ["begin", "wait"] {
+            assert_eq!(here(&of(name, "twice")), ["null"], "{name} on {device}");
+        }
+    }
+}
+
+/// Fills and copies tell their bytes, on each device.
+fn check_bytes(events: &[Value], devices: usize) {
+    for (name, bytes) in [("fill", 24), ("copy", 20), ("fill", 12), ("copy", 12)] {
+        let is_so = |event: &&Value| event["name"] == name && event["args"]["bytes"] == bytes;
+        let found = events.iter().filter(is_so).count();
+        assert_eq!(found, devices, "{name} of {bytes} bytes");
+    }
 }
 
 /// Each device with timestamps has a track of its own, with every launch on it, one behind the other.

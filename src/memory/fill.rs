@@ -10,6 +10,7 @@ use super::places::{check_words, is_in_words};
 use super::staging;
 use crate::device::queue::{Bound, Dispatch, Recorder};
 use crate::device::{DeviceShared, Event, capture};
+use crate::span::span;
 
 const SOURCE: &str = include_str!("../../shaders/fill.wgsl");
 /// Words covered by a row of work-groups: WebGPU allows at least 65,535 groups.
@@ -42,6 +43,7 @@ impl<T: Pod> DeviceBuffer<T> {
         let range = bounds(range, self.len);
         let count = range.end.saturating_sub(range.start);
         let range = self.byte_range(WHAT, range.start, count)?;
+        let _span = span!("fill", bytes = range.end - range.start);
         let device = &self.shared.device;
         if range.is_empty() {
             return Ok(Event::complete(device));

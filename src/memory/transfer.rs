@@ -85,6 +85,7 @@ impl<T: Pod> DeviceBuffer<T> {
         const WHAT: &str = "copy";
         let from = self.byte_range(WHAT, start, count)?;
         let target = to.byte_range(WHAT, to_start, count)?;
+        let _span = span!("copy", bytes = from.end - from.start);
         let device = &self.shared.device;
         if !Arc::ptr_eq(device, &to.shared.device) {
             return Err(MemoryError::OtherDevice {

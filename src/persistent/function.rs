@@ -11,6 +11,7 @@ use super::port_client::{Deadline, PortClient};
 use super::signature::{CallArguments, CallResult, check, take};
 use super::urgent::Priority;
 use crate::kernel::server::HandlerDeclaration;
+use crate::span::span;
 
 /// The calls' words on the stack.
 pub(super) const FEW: usize = 32;
@@ -56,6 +57,12 @@ pub struct DeviceFunction<A, R> {
 impl Callee {
     pub fn client(&self, priority: Priority) -> PortClient<'_> {
         PortClient::new(&self.core, &self.handler).at(priority)
+    }
+
+    /// The function's name.
+    #[cfg_attr(not(feature = "tracing"), allow(dead_code))]
+    pub fn name(&self) -> &str {
+        &self.handler.signature.name
     }
 }
 
@@ -152,6 +159,8 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
     }
 
     fn call_until(&self, arguments: &A, deadline: Deadline) -> Result<R, CallError> {
+        let _span =
+            span!("call", function = self.callee().name(), device = %self.callee().core.place());
         let client = self.client();
         let (mut few, mut many) = ([0; FEW], Vec::new());
         let words = room(A::words(), &mut few, &mut many);

@@ -20,6 +20,7 @@ use super::urgent::Priority;
 use super::waker_thread::wake_after;
 use crate::clock::Instant;
 use crate::rpc::port::client::Posted;
+use crate::span::span;
 
 /// Looks of a poll before the poll wakes its own task: a call takes about as long.
 const LOOKS: u32 = 128;
@@ -105,6 +106,8 @@ impl<R: CallResult> PendingCall<R> {
     }
 
     fn wait_until(mut self, timeout: Option<Duration>) -> Result<R, CallError> {
+        let _span =
+            span!("wait", function = self.callee.name(), device = %self.callee.core.place());
         let deadline = Deadline::after(timeout);
         let state = std::mem::replace(&mut self.state, State::Over(None));
         let client = self.client();
@@ -225,6 +228,8 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
     /// calls begun later by the same thread. A posted call keeps its port until awaited or dropped: a caller beginning
     /// more calls than there are ports waits for the calls in order, or for all at once.
     pub fn begin(&self, arguments: &A) -> PendingCall<R> {
+        let _span =
+            span!("begin", function = self.callee().name(), device = %self.callee().core.place());
         let (mut few, mut many) = ([0; FEW], Vec::new());
         let words = room(A::words(), &mut few, &mut many);
         arguments.put(words);
@@ -275,6 +280,12 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
     }
 
     fn call_each(&self, arguments: &[A], results: &mut impl Extend<Result<R, CallError>>) {
+        let _span = span!(
+            "call",
+            function = self.callee().name(),
+            device = %self.callee().core.place(),
+            count = arguments.len()
+        );
         if let Some(packer) = &self.callee().core.packer {
             return self.call_in_slices(arguments, packer, results);
         }

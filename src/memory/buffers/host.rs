@@ -109,6 +109,7 @@ impl<T: Pod> Buffer<T> {
     pub fn fill(&self, value: T, range: impl RangeBounds<u64>) -> Result<(), BufferError> {
         const WHAT: &str = "fill";
         let range = self.byte_range(WHAT, range)?;
+        let _span = span!("fill", bytes = range.end - range.start);
         if range.is_empty() {
             return Ok(());
         }
@@ -159,6 +160,7 @@ impl<T: Pod> Buffer<T> {
         }
         let (from, target) = (self.part(), to.part());
         let (source, goal) = (from.range(), target.range());
+        let _span = span!("copy", bytes = source.end - source.start);
         let same = Arc::ptr_eq(&self.root, &to.root);
         if same && source.start < goal.end && goal.start < source.end {
             return Err(BufferError::Overlap {
