@@ -219,6 +219,8 @@
 
 // That a hook of a launch may go to another thread is shown by way of everything that wgpu-core has.
 #![recursion_limit = "256"]
+// docs.rs documents with a nightly compiler, which notes at each item the feature without which the item is missing.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
 
@@ -240,6 +242,7 @@ pub mod ring;
 pub(crate) mod rpc;
 mod span;
 #[cfg_attr(not(feature = "trace"), doc(hidden))]
+#[cfg_attr(docsrs, doc(cfg(feature = "trace")))]
 pub mod trace;
 pub mod work;
 

@@ -46,6 +46,9 @@
 //!
 //! `ARCHITECTURE.md` beside the crate describes the inner workings.
 
+// docs.rs documents with a nightly compiler, which notes at each item the feature without which the item is missing.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
 mod compile;
 mod exec;
 mod hal;
