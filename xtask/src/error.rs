@@ -262,6 +262,19 @@ pub enum Error {
         /// The folder for kernels.
         folder: PathBuf,
     },
+    /// The registry would refuse an archive.
+    #[error(
+        "{} has {bytes} bytes, and the registry takes at most {most}: `include` in the manifest says what is packed",
+        path.display()
+    )]
+    LargeArchive {
+        /// The archive.
+        path: PathBuf,
+        /// The size of the archive.
+        bytes: u64,
+        /// The largest archive that the registry takes.
+        most: u64,
+    },
     /// Every adapter was opted out of.
     #[error(
         "no adapter is left: there is no usable GPU here, and both software adapters are turned off; leave out \

@@ -30,7 +30,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     adapters, bench, book, call_table, ci, comments, cross, demo, deny, features, languages, mpi,
-    peers, port, stress, test, web,
+    package, peers, port, stress, test, web,
 };
 use crate::error::Error;
 use crate::workspace::Workspace;
@@ -80,6 +80,8 @@ enum Command {
     Features,
     /// Licences, sources, duplicates and advisories of everything that is depended on
     Deny(deny::Args),
+    /// The archives that would be published, each built by itself, and their sizes
+    Package(package::Args),
     /// Pronouns in 1,000 words of comments, by rooms of the sources
     Comments(comments::Args),
     /// Everything a change must pass: format, lints, docs, tests, every operation at once, examples
@@ -115,6 +117,7 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Web(args) => web::run(&workspace, args),
         Command::Features => features::run(&workspace),
         Command::Deny(args) => deny::run(&workspace, args),
+        Command::Package(args) => package::run(&workspace, args),
         Command::Comments(args) => comments::run(&workspace, args),
         Command::Ci(args) => ci::run(&workspace, args),
     }

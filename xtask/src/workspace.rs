@@ -59,6 +59,11 @@ impl Workspace {
         self.target.join("tools")
     }
 
+    /// Where cargo puts the archives that would be published.
+    pub fn packages_dir(&self) -> PathBuf {
+        self.target.join("package")
+    }
+
     /// Where a toolchain able to build the standard library is kept.
     pub fn toolchain_dir(&self) -> PathBuf {
         self.target.join("toolchain")
