@@ -275,6 +275,12 @@ pub enum Error {
         /// The largest archive that the registry takes.
         most: u64,
     },
+    /// There is no rustup to take a toolchain from.
+    #[error(
+        "this task needs the nightly toolchain, and rustup, which provides toolchains and is not in PATH; https://rustup.rs says \
+         how to install it"
+    )]
+    NoRustup,
     /// Every adapter was opted out of.
     #[error(
         "no adapter is left: there is no usable GPU here, and both software adapters are turned off; leave out \

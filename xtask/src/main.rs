@@ -16,6 +16,7 @@ mod errors;
 mod gpu;
 mod icd;
 mod library;
+mod nightly;
 mod pages;
 mod process;
 mod provide;
@@ -29,8 +30,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    adapters, bench, book, call_table, ci, comments, cross, demo, deny, features, languages, mpi,
-    package, peers, port, stress, test, web,
+    adapters, bench, book, call_table, ci, comments, cross, demo, deny, features, languages,
+    minimal, mpi, package, peers, port, stress, test, web,
 };
 use crate::error::Error;
 use crate::workspace::Workspace;
@@ -82,6 +83,8 @@ enum Command {
     Deny(deny::Args),
     /// The archives that would be published, each built by itself, and their sizes
     Package(package::Args),
+    /// The published crates with the least versions of dependencies that their manifests allow
+    MinimalVersions,
     /// Pronouns in 1,000 words of comments, by rooms of the sources
     Comments(comments::Args),
     /// Everything a change must pass: format, lints, docs, tests, every operation at once, examples
@@ -118,6 +121,7 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Features => features::run(&workspace),
         Command::Deny(args) => deny::run(&workspace, args),
         Command::Package(args) => package::run(&workspace, args),
+        Command::MinimalVersions => minimal::run(&workspace),
         Command::Comments(args) => comments::run(&workspace, args),
         Command::Ci(args) => ci::run(&workspace, args),
     }

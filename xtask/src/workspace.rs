@@ -64,6 +64,16 @@ impl Workspace {
         self.target.join("package")
     }
 
+    /// Where the published crates are copied to, for the least versions of dependencies.
+    pub fn minimal_dir(&self) -> PathBuf {
+        self.target.join("minimal-versions/crates")
+    }
+
+    /// Where the copied crates are built.
+    pub fn minimal_target(&self) -> PathBuf {
+        self.target.join("minimal-versions/target")
+    }
+
     /// Where a toolchain able to build the standard library is kept.
     pub fn toolchain_dir(&self) -> PathBuf {
         self.target.join("toolchain")

@@ -11,6 +11,7 @@ pub mod demo;
 pub mod deny;
 pub mod features;
 pub mod languages;
+pub mod minimal;
 pub mod mpi;
 pub mod package;
 pub mod peers;
