@@ -1,5 +1,5 @@
-//! Parallel primitives on the runtime [Tombolo](tombolo): reductions, scans, compaction, histograms, sorting and products of
-//! matrices, on every adapter of the runtime.
+//! Parallel primitives on the runtime [Tombolo](tombolo): reductions and scans, of segments too, compaction, histograms,
+//! sorting and products of matrices, on every adapter of the runtime.
 //!
 //! ```no_run
 //! use tombolo::Context;
@@ -44,6 +44,7 @@
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
 
+mod carries;
 mod compact;
 mod element;
 mod error;
@@ -56,6 +57,8 @@ mod product;
 mod reduce;
 mod scan;
 mod scratch;
+mod segmented_reduce;
+mod segmented_scan;
 mod shape;
 mod sort;
 mod values;
@@ -69,6 +72,8 @@ pub use histogram::Histogram;
 pub use operator::{And, Max, Min, Operator, Or, Product, Sum, Xor};
 pub use reduce::Reduce;
 pub use scan::Scan;
+pub use segmented_reduce::SegmentedReduce;
+pub use segmented_scan::{SegmentedScan, SegmentedScanFlagged};
 pub use shape::Shape;
 pub use sort::{Sort, SortPairs};
 pub use values::Values;

@@ -17,6 +17,9 @@ mod places;
 mod reduce;
 mod refusals;
 mod scan;
+mod segmented_reduce;
+mod segmented_scan;
+mod segments;
 mod sort;
 
 use harness::Suite;
@@ -33,6 +36,8 @@ fn main() -> std::process::ExitCode {
         reduce::CASES,
         refusals::CASES,
         scan::CASES,
+        segmented_reduce::CASES,
+        segmented_scan::CASES,
         sort::CASES,
     ]);
     suite.add_trials(processes::trials());
