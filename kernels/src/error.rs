@@ -60,6 +60,9 @@ pub enum Error {
         /// The fault.
         why: String,
     },
+    /// A primitive of several devices was asked for with none.
+    #[error("a primitive of several devices needs at least one device")]
+    NoDevices,
     /// A kernel could not be made: an operator of the program's own is wrong, or the adapter lacks something.
     #[error(transparent)]
     Kernel(#[from] Box<KernelError>),

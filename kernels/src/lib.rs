@@ -21,7 +21,7 @@
 //! ```
 //!
 //! # How a primitive is used
-//! - An object belongs to one device and holds compiled kernels and scratch memory. `new` compiles; `run` records launches and
+//! - An object belongs to one device, or for `Multi…` to several, and holds compiled kernels and scratch memory. `new` compiles; `run` records launches and
 //!   returns at once with the [`Event`](tombolo::Event) of the last launch. A fault in a launch is the error of the event, and
 //!   of every read of the results.
 //! - Scratch memory grows with the longest input so far; a call with an input no longer than before allocates nothing. Since
@@ -52,6 +52,7 @@ mod gemm;
 mod gemv;
 mod histogram;
 mod kernels;
+mod multi;
 mod operator;
 mod product;
 mod reduce;
@@ -69,6 +70,7 @@ pub use error::Error;
 pub use gemm::{Gemm, GemmSize};
 pub use gemv::Gemv;
 pub use histogram::Histogram;
+pub use multi::{MultiHistogram, MultiReduce, MultiScan};
 pub use operator::{And, Max, Min, Operator, Or, Product, Sum, Xor};
 pub use reduce::Reduce;
 pub use scan::Scan;

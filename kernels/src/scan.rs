@@ -97,9 +97,31 @@ impl<T: Element, O: Operator<T>> Scan<T, O> {
         source: impl Into<Values<T>>,
         sink: impl Into<Values<T>>,
     ) -> Result<Event, Error> {
-        let source = source.into();
+        self.scan(source.into(), sink.into(), None)
+    }
+
+    /// As [`Scan::run`], beginning with the first value of `carry` in place of the operator's identity: for inputs in several pieces.
+    ///
+    /// # Errors
+    /// As [`Scan::run`], and [`Error::TooShort`] for an empty `carry`.
+    pub fn run_after(
+        &mut self,
+        source: impl Into<Values<T>>,
+        sink: impl Into<Values<T>>,
+        carry: impl Into<Values<T>>,
+    ) -> Result<Event, Error> {
+        let carry = carry.into().first("carry", 1)?;
+        self.scan(source.into(), sink.into(), Some(carry))
+    }
+
+    fn scan(
+        &mut self,
+        source: Values<T>,
+        sink: Values<T>,
+        carry: Option<Values<T>>,
+    ) -> Result<Event, Error> {
         let len = source.count("source")?;
-        let sink = sink.into().first("sink", len)?;
+        let sink = sink.first("sink", len)?;
         if len == 0 {
             return Ok(self.nothing.launch().workgroups(0).submit()?);
         }
@@ -111,7 +133,7 @@ impl<T: Element, O: Operator<T>> Scan<T, O> {
             self.reduce.tiles(last, &totals)?;
             levels.push(totals);
         }
-        let mut carries = None;
+        let mut carries = carry;
         for (index, level) in levels.iter().enumerate().skip(1).rev() {
             let scanned = self.carries.values(index, level.len())?;
             self.level(&self.inner, level, &scanned, carries.as_ref())?;

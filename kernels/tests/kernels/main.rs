@@ -13,6 +13,7 @@ mod compact;
 mod data;
 mod histogram;
 mod matrices;
+mod multi;
 mod places;
 mod reduce;
 mod refusals;
@@ -32,6 +33,7 @@ fn main() -> std::process::ExitCode {
         compact::CASES,
         histogram::CASES,
         matrices::CASES,
+        multi::CASES,
         places::CASES,
         reduce::CASES,
         refusals::CASES,
