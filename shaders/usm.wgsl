@@ -55,6 +55,16 @@ fn usm_element(p: usm_ptr, index: u32, stride: u32) -> usm_ptr {
     return vec2<u32>(sum, p.y + high + select(0u, 1u, sum < low));
 }
 
+// The 64 bits of a pointer, for atomics of 64 bits.
+fn usm_bits(p: usm_ptr) -> u64 {
+    return (u64(p.y) << 32u) | u64(p.x);
+}
+
+// The pointer of 64 bits.
+fn usm_from_bits(bits: u64) -> usm_ptr {
+    return vec2<u32>(u32(bits & 0xfffffffflu), u32(bits >> 32u));
+}
+
 // Bytes from b to a, for pointers less than 2 GiB apart.
 fn usm_diff(a: usm_ptr, b: usm_ptr) -> i32 {
     return bitcast<i32>(a.x - b.x);

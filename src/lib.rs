@@ -87,6 +87,7 @@
 //! | `usm_element(p, index, stride)` | the pointer to element `index` of an array at `p` whose elements lie `stride` bytes apart |
 //! | `usm_eq(p, q)`, `usm_less(p, q)` | whether they are the same, and whether `p` lies before `q` |
 //! | `usm_diff(p, q)` | bytes from `q` to `p` (`i32`), for pointers less than 2 GiB apart |
+//! | `usm_bits(p)`, `usm_from_bits(bits)` | a pointer as `u64`, and back, for an `atomic<u64>` that is a pointer |
 //!
 //! Any type with a *name* can be followed: structures, scalars (`usm_u32`), and whatever an `alias` names. Arrays, vectors
 //! and atomics are written with `<…>` and so need one: `alias Words = array<u32>;` makes `usm_Words(p)`, and
@@ -286,8 +287,8 @@ pub mod heap {
     pub use crate::addresses::region;
     pub use crate::device::{HeapPlacement, HeapSizeError, HostAccessPolicy, WindowError};
     pub use crate::memory::{
-        AtomicView, HeapAdvice, HeapAllocation, HeapAllocator, HeapBound, HeapError, HeapSize,
-        HostAccess, MirrorStatistics, PointerKind, Ptr, SharedHeap,
+        AtomicTarget, AtomicView, HeapAdvice, HeapAllocation, HeapAllocator, HeapBound, HeapError,
+        HeapSize, HostAccess, MirrorStatistics, PointerKind, Ptr, SharedHeap,
     };
 }
 

@@ -107,6 +107,19 @@ pub enum KernelError {
     /// A pointer is used in a way impossible to follow.
     #[error("{0}")]
     Pointer(Box<Diagnostic>),
+    /// The kernel makes an atomic operation of 64 bits, which the device has not
+    /// ([`Aspect::Atomic64`](crate::device::Aspect::Atomic64)).
+    #[error("{diagnostic}")]
+    Atomics64 {
+        /// Name of the program.
+        program: String,
+        /// The entry point.
+        entry: String,
+        /// The operation, as WGSL names it.
+        operation: String,
+        /// The place in the source.
+        diagnostic: Box<Diagnostic>,
+    },
     /// The program has no compute entry point of that name.
     #[error("`{program}` has no compute entry point `{wanted}`; it has {}", quoted(.available))]
     UnknownEntryPoint {
@@ -293,6 +306,7 @@ debug_by_text!(KernelError {
     Internal,
     Print,
     Pointer,
+    Atomics64,
     UnknownEntryPoint,
     UnknownConstant,
     WrongConstantType,
@@ -320,6 +334,7 @@ impl KernelError {
             | Self::Validation(diagnostic)
             | Self::PrivateArrayLength { diagnostic, .. }
             | Self::TooComplex { diagnostic, .. }
+            | Self::Atomics64 { diagnostic, .. }
             | Self::PrivateArrayTooLarge { diagnostic, .. }
             | Self::PrivateAlignment { diagnostic, .. } => Some(diagnostic),
             _ => None,

@@ -11,6 +11,7 @@ use naga::Module;
 use naga::compact::{KeepUnused, compact};
 use naga::valid::Capabilities;
 
+use super::atomics64;
 use super::bindings::RuntimeBindings;
 use super::diagnostic::Reporter;
 use super::error::KernelError;
@@ -184,8 +185,26 @@ impl HeapSetup {
             arguments,
             pointers_apart: self.pointers_apart,
             hoists: self.hoists,
+            wide: match self.is_system() {
+                true => Vec::new(),
+                false => bindings.segments(self.first_wide()..self.first_wide() + memory),
+            },
             capabilities: capabilities.bits(),
         }
+    }
+
+    /// The number of the first second binding of a segment, for atomics of 64 bits: behind all other segments.
+    pub fn first_wide(&self) -> u32 {
+        self.segments + self.device_segments + self.tables()
+    }
+
+    /// Bindings of the heap's memory. A module that speaks of atomics of 64 bits may need the second ones.
+    fn memory(&self, module: &Module) -> u32 {
+        let views = match atomics64::mentions(module) {
+            true => 2,
+            false => 1,
+        };
+        views * (self.segments + self.device_segments)
     }
 
     /// Pointers lead into the host's memory, lent to launches.
@@ -217,7 +236,12 @@ impl HeapSetup {
 
     /// The table of a kernel following pointers: the arguments in `passed`, arguments in the heap, and as many of the
     /// last others as exceed the bindings.
-    pub fn beside_pointers(&self, interface: &Interface, passed: &[TableRow]) -> Vec<usize> {
+    pub fn beside_pointers(
+        &self,
+        module: &Module,
+        interface: &Interface,
+        passed: &[TableRow],
+    ) -> Vec<usize> {
         if self.is_system() {
             return Vec::new();
         }
@@ -225,8 +249,7 @@ impl HeapSetup {
         let bound: Vec<usize> = storage(interface)
             .filter(|argument| !passed.contains(argument))
             .collect();
-        let memory = self.segments + self.device_segments + self.tables();
-        let own = memory + u32::from(self.may_report);
+        let own = self.memory(module) + self.tables() + u32::from(self.may_report);
         let room = match self.storage_bindings {
             Some(limit) => limit.saturating_sub(own) as usize,
             None => usize::MAX,
@@ -300,7 +323,7 @@ impl HeapSetup {
             return None;
         }
         // A status record, the table and the heap itself take bindings, too.
-        let room = limit.saturating_sub(2 + self.segments + self.device_segments);
+        let room = limit.saturating_sub(2 + self.memory(module));
         let moved = self.with_beside(storage(interface).skip(room as usize));
         let mut rows = self.rows(interface, &moved);
         rows.extend(globals);

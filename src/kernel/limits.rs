@@ -61,15 +61,13 @@ fn bindings(device: &DeviceShared, compiled: &Compiled) -> Vec<Check> {
         + u64::from(compiled.calls.is_some())
         + u64::from(compiled.splits_ports)
         + u64::from(compiled.backs_off)
-        + compiled.heap.map_or(0, |heap| {
-            let (tables, of_device) = heap.tables;
-            u64::from(heap.segments + heap.device_segments + tables + u32::from(of_device))
-        })
+        + compiled.heap.map_or(0, |heap| u64::from(heap.bindings()))
         + u64::from(compiled.system_bindings)
         + u64::from(compiled.table_rows() > 0)
         + u64::from(compiled.globals_binding().is_some())
         - compiled.table.len() as u64;
     let asks = (compiled.heap).is_some_and(|heap| heap.tables != (0, false));
+    let is_wide = (compiled.heap).is_some_and(|heap| heap.wide.is_some());
     let in_segments = (compiled.heap).is_some_and(|heap| heap.segments + heap.device_segments > 1);
     let texture = |stores: bool| {
         count(compiled, |kind| match kind {
@@ -97,6 +95,10 @@ fn bindings(device: &DeviceShared, compiled: &Compiled) -> Vec<Check> {
             storage,
             limits.max_storage_buffers_per_shader_stage.into(),
             match (asks, in_segments) {
+                _ if is_wide => {
+                    "each segment of the shared heap and of the device's own memory is two of them in kernels with atomics of \
+                     64 bits behind pointers: put several arrays into one buffer, or allocate less there"
+                }
                 (true, _) => {
                     "each segment of the shared heap is one of them, and another one that says what is allocated there, and \
                      so with the device's own memory: put several arrays into one buffer, allocate less there, or \

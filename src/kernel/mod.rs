@@ -14,6 +14,7 @@
 //! Includes are left out: the crate that composes WGSL modules rewrites the text before it is parsed, and both the
 //! conventions and the places of diagnostics work on the text that the user wrote.
 
+mod atomics64;
 pub(crate) mod bindings;
 pub(crate) mod cache;
 pub(crate) mod calls;

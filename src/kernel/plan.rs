@@ -132,6 +132,10 @@ impl Plan {
         for segment in 0..segments {
             let at = compiled.bindings.segment(segment);
             self.want(at, Source::Heap(segment), storage(heap.read_only, 16));
+            if let Some(first) = heap.wide {
+                let at = compiled.bindings.segment(first + segment);
+                self.want(at, Source::Heap(segment), storage(false, 16));
+            }
         }
         let (parts, of_device) = heap.tables;
         for table in 0..parts + u32::from(of_device) {

@@ -10,6 +10,7 @@ use naga::front::wgsl::{Frontend, Options};
 use naga::valid::{Capabilities, ModuleInfo};
 use naga::{Module, ShaderStage};
 
+use super::atomics64;
 use super::bindings::RuntimeBindings;
 use super::calls::bind::{self, CallUse};
 use super::constants::{ConstantInfo, ConstantValue, Constants};
@@ -335,6 +336,15 @@ impl Work<'_> {
             uses,
         } = completed;
         let (capabilities, reporter) = (self.environment.capabilities, self.sizes.reporter);
+        atomics64::check(&module, self.entry, capabilities).map_err(|lack| {
+            let operation = lack.operation.clone();
+            KernelError::Atomics64 {
+                program: self.inner.name.clone(),
+                entry: self.entry.to_owned(),
+                operation,
+                diagnostic: lack.told(self.entry, reporter),
+            }
+        })?;
         let mut heap = self.environment.heap.clone();
         if prints.is_some() {
             // Prints take a binding of their own.
@@ -386,7 +396,7 @@ impl Work<'_> {
         if let (Some((mut parsed, at)), true) = (parsed, pointers.is_some()) {
             let interface = &mut lowered.interface;
             interface.add(&parsed, passed.iter().map(|row| row.variable));
-            lowered.table = heap.beside_pointers(interface, &passed);
+            lowered.table = heap.beside_pointers(&parsed, interface, &passed);
             let rows = heap.rows(interface, &lowered.table);
             if rows != passed {
                 match heap.lower(&mut parsed, at, rows, &bindings, capabilities, reporter) {

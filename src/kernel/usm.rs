@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn every_helper_parses_and_validates() {
         let calls = helpers();
-        assert_eq!(calls.len(), 9);
+        assert_eq!(calls.len(), 11);
         let mut source = "alias usm_ptr = vec2<u32>;\n".to_owned();
         for helper in calls {
             source.push_str(helper.text);
@@ -339,7 +339,7 @@ mod tests {
         let module = naga::front::wgsl::parse_str(&source).unwrap();
         naga::valid::Validator::new(
             naga::valid::ValidationFlags::all(),
-            naga::valid::Capabilities::empty(),
+            naga::valid::Capabilities::SHADER_INT64,
         )
         .validate(&module)
         .unwrap();

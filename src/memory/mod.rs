@@ -30,8 +30,8 @@ pub use buffers::{
 };
 pub use error::MemoryError;
 pub use heap::{
-    AtomicView, HeapAdvice, HeapAllocation, HeapAllocator, HeapBound, HeapError, HeapSize,
-    HostAccess, MirrorStatistics, SharedHeap,
+    AtomicTarget, AtomicView, HeapAdvice, HeapAllocation, HeapAllocator, HeapBound, HeapError,
+    HeapSize, HostAccess, MirrorStatistics, SharedHeap,
 };
 pub use live::LiveBuffer;
 pub use pinned::PinnedVec;

@@ -91,6 +91,7 @@ mod persistent_urgent;
 mod pinned;
 mod pointer_allocations;
 mod pointer_atomics;
+mod pointer_atomics64;
 mod pointer_checks;
 mod pointer_helpers;
 mod pointer_loads;
@@ -262,6 +263,7 @@ fn main() -> std::process::ExitCode {
         pinned::CASES,
         pointer_allocations::CASES,
         pointer_atomics::CASES,
+        pointer_atomics64::CASES,
         pointer_checks::CASES,
         pointer_helpers::CASES,
         pointer_loads::CASES,

@@ -143,6 +143,8 @@ pub(crate) struct HeapUse {
     pub(crate) follows: bool,
     /// The segments are bound for reading alone.
     pub(crate) read_only: bool,
+    /// Where atomics have 64 bits, the number of the first second binding of a segment.
+    pub(crate) wide: Option<u32>,
 }
 
 impl HeapUse {
@@ -156,7 +158,16 @@ impl HeapUse {
             tables: facts.tables,
             follows: facts.follows,
             read_only: false,
+            wide: facts.wide.then(|| heap.first_wide()),
         }
+    }
+
+    /// Storage bindings of the heap's memory and of its allocation tables.
+    pub(crate) fn bindings(self) -> u32 {
+        let (tables, of_device) = self.tables;
+        let memory = self.segments + self.device_segments;
+        let views = 1 + u32::from(self.wide.is_some());
+        views * memory + tables + u32::from(of_device)
     }
 
     /// The shape that the kernel was compiled for.

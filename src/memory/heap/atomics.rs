@@ -6,18 +6,19 @@
 
 use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use super::{HeapError, Hold, SharedHeap};
+use super::{HeapError, Hold, SharedHeap, State};
 use crate::addresses::region::AllocationId;
 use crate::device::wait::lock;
 use crate::memory::pointer::Ptr;
 
 /// Words of a [`SharedHeap`] as atomics, for host and kernels at the same time: dereferences to
-/// [`AtomicU32`] or `[AtomicU32]`, with all their operations and orderings.
+/// [`AtomicU32`] or `[AtomicU32]`, or to [`AtomicU64`] or `[AtomicU64]`, with all their operations and orderings.
 ///
 /// Launches go on while views exist, and views may be used on every thread meanwhile. A kernel's side of the
-/// conversation are `atomic<u32>` at the same addresses; WGSL's atomics are relaxed, so a kernel's other writes are
+/// conversation are `atomic<u32>` at the same addresses, or `atomic<u64>` where the device has
+/// [`Aspect::Atomic64`](crate::device::Aspect::Atomic64); WGSL's atomics are relaxed, so a kernel's other writes are
 /// only certain to be seen after the end of the launch.
 ///
 /// Certain on every device: the host sees the kernels' writes after the end of their launch, and kernels see the host's
@@ -34,7 +35,9 @@ use crate::memory::pointer::Ptr;
 ///
 /// The host sees an allocation either through views or through a [`HostAccess`](crate::heap::HostAccess): a view is refused
 /// while one is alive, and an access refuses to resolve pointers into an allocation of which a view exists
-/// ([`HeapError::AtomicView`]); other allocations are not affected. A freed allocation is not reused before its last
+/// ([`HeapError::AtomicView`]); other allocations are not affected. The views of one allocation are all of 32 bits or all
+/// of 64, since Rust forbids atomics of two sizes on the same bytes: a view of the other size is refused in the same way. A
+/// freed allocation is not reused before its last
 /// view is dropped.
 #[derive(Debug)]
 pub struct AtomicView<T: ?Sized = [AtomicU32]> {
@@ -64,12 +67,16 @@ impl SharedHeap {
     /// waited for; [`HeapError::Owned`] for blocks of a [`HeapAllocator`](crate::heap::HeapAllocator); [`HeapError::Null`],
     /// [`HeapError::NotAllocated`], [`HeapError::Misaligned`], [`HeapError::DeviceMemory`].
     pub fn atomic_u32(&self, ptr: Ptr<u32>) -> Result<AtomicView<AtomicU32>, HeapError> {
-        let allocation = self.hold(ptr, 1)?;
-        Ok(AtomicView {
-            heap: self.clone(),
-            allocation: Some(allocation),
-            at: self.word(ptr)?,
-        })
+        self.atomic(ptr)
+    }
+
+    /// The 64 bits at `ptr` as an atomic, whether or not kernels run: also a pointer, whose 64 bits a kernel changes at once.
+    ///
+    /// # Errors
+    /// As [`SharedHeap::atomic_u32`], with [`HeapError::Misaligned`] for an address that is no multiple of 8; and
+    /// [`HeapError::AtomicView`] while there is a view of 32 bits of the allocation.
+    pub fn atomic_u64(&self, ptr: Ptr<u64>) -> Result<AtomicView<AtomicU64>, HeapError> {
+        self.atomic(ptr)
     }
 
     /// The `len` words from `ptr` on as atomics, whether or not kernels run.
@@ -81,9 +88,38 @@ impl SharedHeap {
         ptr: Ptr<u32>,
         len: usize,
     ) -> Result<AtomicView<[AtomicU32]>, HeapError> {
+        self.atomics(ptr, len)
+    }
+
+    /// The `len` values of 64 bits from `ptr` on as atomics, whether or not kernels run.
+    ///
+    /// # Errors
+    /// As [`SharedHeap::atomic_u64`]; no values are never an error.
+    pub fn atomic_u64_slice(
+        &self,
+        ptr: Ptr<u64>,
+        len: usize,
+    ) -> Result<AtomicView<[AtomicU64]>, HeapError> {
+        self.atomics(ptr, len)
+    }
+
+    fn atomic<A: AtomicScalar>(&self, ptr: Ptr<A::Scalar>) -> Result<AtomicView<A>, HeapError> {
+        let allocation = self.hold(ptr, 1)?;
+        Ok(AtomicView {
+            heap: self.clone(),
+            allocation: Some(allocation),
+            at: self.atomic_at(ptr)?,
+        })
+    }
+
+    fn atomics<A: AtomicScalar>(
+        &self,
+        ptr: Ptr<A::Scalar>,
+        len: usize,
+    ) -> Result<AtomicView<[A]>, HeapError> {
         let (allocation, first) = match len {
             0 => (None, NonNull::dangling()),
-            _ => (Some(self.hold(ptr, len)?), self.word(ptr)?),
+            _ => (Some(self.hold(ptr, len)?), self.atomic_at(ptr)?),
         };
         Ok(AtomicView {
             heap: self.clone(),
@@ -93,9 +129,9 @@ impl SharedHeap {
     }
 
     /// Counts another view of the allocation around the words.
-    fn hold(&self, ptr: Ptr<u32>, len: usize) -> Result<AllocationId, HeapError> {
+    fn hold<W: bytemuck::Pod>(&self, ptr: Ptr<W>, len: usize) -> Result<AllocationId, HeapError> {
         const WHAT: &str = "an atomic view";
-        let bytes = (len as u64).saturating_mul(size_of::<u32>() as u64);
+        let bytes = (len as u64).saturating_mul(size_of::<W>() as u64);
         let mut state = loop {
             let state = self.state_without_mirror()?;
             match state.host {
@@ -108,15 +144,7 @@ impl SharedHeap {
             self.shared.await_host(None);
         };
         let (_, found) = self.shared.locate(&state, WHAT, ptr, bytes)?;
-        match state.holds.entry(found.id).or_insert(Hold::Atomics(0)) {
-            Hold::Atomics(views) => *views += 1,
-            Hold::Owned => {
-                return Err(HeapError::Owned {
-                    what: WHAT,
-                    address: ptr.address(),
-                });
-            }
-        }
+        state.add_view(found.id, size_of::<W>(), WHAT, ptr.address())?;
         Ok(found.id)
     }
 
@@ -130,15 +158,74 @@ impl SharedHeap {
         Ok(AtomicView {
             heap: self.clone(),
             allocation: Some(allocation),
-            at: NonNull::slice_from_raw_parts(self.word(ptr)?, len),
+            at: NonNull::slice_from_raw_parts(self.atomic_at(ptr)?, len),
         })
     }
 
-    fn word(&self, ptr: Ptr<u32>) -> Result<NonNull<AtomicU32>, HeapError> {
+    fn atomic_at<A: AtomicScalar>(&self, ptr: Ptr<A::Scalar>) -> Result<NonNull<A>, HeapError> {
         let at = self.shared.host_pointer(ptr.address()).cast();
         NonNull::new(at).ok_or(HeapError::Null {
             what: "an atomic view",
         })
+    }
+}
+
+impl State {
+    /// Counts another view of an allocation, of atomics of `bytes` bytes; `address` is the view's.
+    pub(super) fn add_view(
+        &mut self,
+        allocation: AllocationId,
+        bytes: usize,
+        what: &'static str,
+        address: u64,
+    ) -> Result<(), HeapError> {
+        let none = Hold::Atomics { views: 0, bytes };
+        match self.holds.entry(allocation).or_insert(none) {
+            Hold::Atomics { views, bytes: of } if *of == bytes => {
+                *views += 1;
+                Ok(())
+            }
+            Hold::Atomics { .. } => Err(HeapError::AtomicView { what, address }),
+            Hold::Owned => Err(HeapError::Owned { what, address }),
+        }
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for std::sync::atomic::AtomicU32 {}
+    impl Sealed for std::sync::atomic::AtomicU64 {}
+    impl<A: Sealed> Sealed for [A] {}
+}
+
+/// An atomic of the standard library that an [`AtomicView`] shows.
+trait AtomicScalar: AtomicTarget<Scalar: bytemuck::Pod> + Sized {}
+
+impl AtomicScalar for AtomicU32 {}
+impl AtomicScalar for AtomicU64 {}
+
+/// What an [`AtomicView`] dereferences to: an [`AtomicU32`] or an [`AtomicU64`], or a slice of either.
+pub trait AtomicTarget: sealed::Sealed {
+    /// The scalar inside.
+    type Scalar;
+}
+
+impl AtomicTarget for AtomicU32 {
+    type Scalar = u32;
+}
+
+impl AtomicTarget for AtomicU64 {
+    type Scalar = u64;
+}
+
+impl<A: AtomicTarget> AtomicTarget for [A] {
+    type Scalar = A::Scalar;
+}
+
+impl<T: AtomicTarget + ?Sized> AtomicView<T> {
+    /// The address of the first atomic.
+    pub fn pointer(&self) -> Ptr<T::Scalar> {
+        Ptr::from_address(self.address())
     }
 }
 
@@ -148,9 +235,8 @@ impl<T: ?Sized> AtomicView<T> {
         &self.heap
     }
 
-    /// The address of the first word.
-    pub fn pointer(&self) -> Ptr<u32> {
-        Ptr::from_address(self.at.cast::<u32>().as_ptr() as u64)
+    fn address(&self) -> u64 {
+        self.at.cast::<u8>().as_ptr() as u64
     }
 }
 
@@ -158,9 +244,10 @@ impl<T: ?Sized> Deref for AtomicView<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: made of aligned words within one live allocation, whose bytes are initialised. While
-        // the view lives its hold keeps the allocation from reuse and every other kind of borrow by the
-        // host out of it; devices may write, as any other agent may write an atomic.
+        // SAFETY: made of aligned atomics within one live allocation, whose bytes are initialised. While
+        // the view lives its hold keeps the allocation from reuse, and every other kind of borrow by the
+        // host out of it, as well as atomics of another size; devices may write, as any other agent may
+        // write an atomic.
         #[allow(unsafe_code)]
         unsafe {
             self.at.as_ref()
@@ -173,7 +260,7 @@ impl<T: ?Sized> Clone for AtomicView<T> {
         if let Some(allocation) = self.allocation {
             let mut state = lock(&self.heap.shared.state);
             // Present, since this view counts.
-            if let Some(Hold::Atomics(views)) = state.holds.get_mut(&allocation) {
+            if let Some(Hold::Atomics { views, .. }) = state.holds.get_mut(&allocation) {
                 *views += 1;
             }
         }
@@ -191,12 +278,12 @@ impl<T: ?Sized> Drop for AtomicView<T> {
             return;
         };
         let mut state = lock(&self.heap.shared.state);
-        if let Some(Hold::Atomics(views)) = state.holds.get_mut(&allocation) {
+        if let Some(Hold::Atomics { views, .. }) = state.holds.get_mut(&allocation) {
             *views -= 1;
             if *views == 0 {
                 state.holds.remove(&allocation);
                 // Mirrors have not seen its changes. The allocation is not reused before.
-                let offset = self.pointer().address() - self.heap.shared.base();
+                let offset = self.address() - self.heap.shared.base();
                 if let Some(found) = state.region.find(offset) {
                     state.host_wrote(found.address..found.end());
                 }
@@ -255,6 +342,66 @@ mod tests {
         );
         drop(view);
         assert_eq!(heap.read(words, 4).unwrap(), [count, turns, 0, 10]);
+    }
+
+    #[test]
+    fn views_of_64_bits_count_beyond_32() {
+        let heap = heap();
+        let sums = heap.alloc_slice(&[u64::from(u32::MAX); 3]).unwrap();
+        let view = heap.atomic_u64_slice(sums.add(1), 2).unwrap();
+        assert_eq!((view.len(), view.pointer()), (2, sums.add(1)));
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                let view = view.clone();
+                scope.spawn(move || {
+                    for _ in 0..1000 {
+                        view[0].fetch_add(1 << 31, Relaxed);
+                    }
+                });
+            }
+        });
+        view[1].store(u64::MAX, Release);
+        drop(view);
+        let all = u64::from(u32::MAX);
+        assert_eq!(
+            heap.read(sums, 3).unwrap(),
+            [all, all + (4000 << 31), u64::MAX]
+        );
+        let one = heap.atomic_u64(sums).unwrap();
+        assert_eq!(one.swap(7, AcqRel), all);
+        assert_eq!(one.pointer(), sums);
+    }
+
+    #[test]
+    fn views_of_one_allocation_have_one_size() {
+        let heap = heap();
+        let sums = heap.alloc_zeroed::<u64>(4).unwrap();
+        let words = sums.cast::<u32>();
+        let is_viewed = |error| matches!(error, HeapError::AtomicView { .. });
+        let wide = heap.atomic_u64(sums).unwrap();
+        assert!(is_viewed(heap.atomic_u32(words.add(7)).unwrap_err()));
+        let clone = wide.clone();
+        drop(wide);
+        assert!(is_viewed(heap.atomic_u32_slice(words, 2).unwrap_err()));
+        drop(clone);
+        let narrow = heap.atomic_u32(words).unwrap();
+        assert!(is_viewed(heap.atomic_u64(sums.add(3)).unwrap_err()));
+        assert!(is_viewed(heap.atomic_u64_slice(sums, 4).unwrap_err()));
+        drop(narrow);
+        heap.atomic_u64_slice(sums, 4).unwrap();
+        for (ptr, len) in [(sums, 5), (sums.add(4), 1), (sums, usize::MAX)] {
+            assert!(matches!(
+                heap.atomic_u64_slice(ptr, len),
+                Err(HeapError::NotAllocated { .. })
+            ));
+        }
+        assert!(matches!(
+            heap.atomic_u64(sums.byte_add(4)),
+            Err(HeapError::Misaligned { align: 8, .. })
+        ));
+        assert!(heap.atomic_u64_slice(Ptr::null(), 0).unwrap().is_empty());
+        // A refusal left nothing behind.
+        heap.write(sums, &[1, 2, 3, 4]).unwrap();
     }
 
     #[test]

@@ -76,7 +76,7 @@ impl HeapShared {
                 }
                 Ok(offset)
             }
-            Some(Hold::Atomics(_)) => Err(HeapError::AtomicView { what, address }),
+            Some(Hold::Atomics { .. }) => Err(HeapError::AtomicView { what, address }),
             Some(Hold::Owned) => Err(HeapError::Owned { what, address }),
         }
     }

@@ -53,7 +53,7 @@ use std::sync::{Arc, Condvar, Mutex};
 pub use access::HostAccess;
 pub use advice::HeapAdvice;
 pub use allocator::HeapAllocator;
-pub use atomics::AtomicView;
+pub use atomics::{AtomicTarget, AtomicView};
 pub(crate) use entrance::WaitingCommand;
 pub use error::HeapError;
 pub use mirror::MirrorStatistics;

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
-use super::{AtomicView, HeapError, Hold, SharedHeap, State};
+use super::{AtomicView, HeapError, SharedHeap, State};
 use crate::clock::Instant;
 use crate::device::wait::lock;
 use crate::memory::pointer::Ptr;
@@ -65,15 +65,7 @@ impl SharedHeap {
             });
         }
         let (_, found) = self.shared.locate(&state, WHAT, ptr, bytes)?;
-        match state.holds.entry(found.id).or_insert(Hold::Atomics(0)) {
-            Hold::Atomics(views) => *views += 1,
-            Hold::Owned => {
-                return Err(HeapError::Owned {
-                    what: WHAT,
-                    address: ptr.address(),
-                });
-            }
-        }
+        state.add_view(found.id, size_of::<u32>(), WHAT, ptr.address())?;
         drop(state);
         self.held(ptr, bytes.div_ceil(4) as usize, found.id)
     }

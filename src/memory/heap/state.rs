@@ -68,8 +68,9 @@ pub(super) struct State {
 
 /// Why the host may not simply borrow an allocation.
 pub(super) enum Hold {
-    /// This many [`AtomicView`](super::AtomicView)s exist: the bytes may be seen as atomics only, and stay in place.
-    Atomics(usize),
+    /// So many [`AtomicView`](super::AtomicView)s exist, of atomics of so many bytes: the bytes may be seen as such atomics
+    /// only, and stay in place. Overlapping atomics of two sizes would be a data race in Rust.
+    Atomics { views: usize, bytes: usize },
     /// From a [`HeapAllocator`](super::HeapAllocator): Rust's own borrows rule there.
     Owned,
 }

@@ -1,4 +1,9 @@
 //! Atomic operations behind pointers.
+//!
+//! Words of 32 bits are elements of the heap's bindings. Atomics of 64 bits have bindings of their own: the same memory
+//! once more, as `array<atomic<u64>>`, since one variable has one type, and two variables of an entry point cannot share a
+//! binding. Both are bound for writing, which wgpu allows for one buffer; a kernel reaches a word through one of the two
+//! alone, as long as the program gives the word one type.
 
 use naga::{AtomicFunction, Expression, Scalar, ScalarKind, Statement};
 
@@ -26,7 +31,7 @@ impl Builder<'_> {
         value: Value,
         wants_result: bool,
     ) -> Option<Outcome> {
-        let word = self.heap.scalar();
+        let word = self.atomic_scalar(scalar);
         let value = self.bits(value, scalar.kind, word.kind);
         let (fun, comparison) = match fun {
             AtomicFunction::Exchange {
@@ -59,10 +64,10 @@ impl Builder<'_> {
         let mut found = None;
         self.if_valid(place, &mut |b| {
             b.in_binding(place, &mut |b, array| {
-                let Some(pointer) = b.atomic_word(array, place) else {
+                let Some(pointer) = b.atomic_element(array, place, scalar) else {
                     return;
                 };
-                let outcome = b.atomic_at(pointer, fun, value, comparison, must_have);
+                let outcome = b.atomic_at(pointer, word, fun, value, comparison, must_have);
                 match (outcome, kept) {
                     (Some(outcome), Some(variables)) => b.keep(outcome, variables),
                     (outcome, _) => found = outcome,
@@ -85,6 +90,80 @@ impl Builder<'_> {
         })
     }
 
+    /// The scalar as which an atomic of kind `scalar` is bound.
+    fn atomic_scalar(&self, scalar: Scalar) -> Scalar {
+        match (scalar.width, &self.heap.wide) {
+            (8, Some(wide)) => wide.scalar,
+            _ => self.heap.scalar(),
+        }
+    }
+
+    /// The atomic of kind `scalar` at the place, in the binding with this array.
+    fn atomic_element(&mut self, array: Value, place: &Place, scalar: Scalar) -> Option<Value> {
+        match scalar.width {
+            8 => self.wide_element(array, place),
+            _ => self.atomic_word(array, place),
+        }
+    }
+
+    /// The element at the place in the second view of the memory in `array`.
+    fn wide_element(&mut self, array: Value, place: &Place) -> Option<Value> {
+        let Base::Elements(base) = place.base else {
+            return None;
+        };
+        let wide = self.second_view(array)?;
+        let element = match self.heap.words() {
+            1 => {
+                let word = self.plus(base, place.constant / 4);
+                self.shifted(word, 1)
+            }
+            words => {
+                let first = self.times(base, words / 2);
+                self.plus(first, place.constant / 8)
+            }
+        };
+        Some(self.element(wide, element))
+    }
+
+    /// Loads an atomic of 64 bits; zero where the place is not valid.
+    pub fn load_wide_atomic(&mut self, place: &Place, scalar: Scalar) -> Value {
+        let word = self.atomic_scalar(scalar);
+        let ty = self.vector_type(1, word);
+        let kept = (place.needs_choice() || place.valid.is_some()).then(|| self.local(ty));
+        if let (Some(kept), Some(_)) = (kept, place.valid) {
+            let zero = self.zero(ty);
+            self.store(kept, zero);
+        }
+        let mut found = None;
+        self.if_valid(place, &mut |b| {
+            b.in_binding(place, &mut |b, array| {
+                let loaded = b.wide_element(array, place).map(|at| b.load(at));
+                match (loaded, kept) {
+                    (Some(loaded), Some(kept)) => b.store(kept, loaded),
+                    (loaded, _) => found = loaded,
+                }
+            });
+        });
+        if let Some(kept) = kept {
+            found = Some(self.load(kept));
+        }
+        let found = found.unwrap_or_else(|| self.zero(ty));
+        self.bits(found, word.kind, scalar.kind)
+    }
+
+    /// Stores an atomic of 64 bits, unless the place is invalid.
+    pub fn store_wide_atomic(&mut self, place: &Place, scalar: Scalar, value: Value) {
+        let word = self.atomic_scalar(scalar);
+        let value = self.bits(value, scalar.kind, word.kind);
+        self.if_valid(place, &mut |b| {
+            b.in_binding(place, &mut |b, array| {
+                if let Some(pointer) = b.wide_element(array, place) {
+                    b.store(pointer, value);
+                }
+            });
+        });
+    }
+
     fn atomic_word(&mut self, array: Value, place: &Place) -> Option<Value> {
         let found = self.system_words(place, 0, 1, true);
         let place = found.as_ref().unwrap_or(place);
@@ -98,15 +177,20 @@ impl Builder<'_> {
     fn atomic_at(
         &mut self,
         pointer: Value,
+        scalar: Scalar,
         fun: AtomicFunction,
         value: Value,
         comparison: bool,
         wants_result: bool,
     ) -> Option<Outcome> {
         let result = wants_result.then(|| {
-            let plain = self.vector_type(1, self.heap.scalar());
+            let plain = self.vector_type(1, scalar);
+            let exchange = match (scalar.width, &self.heap.wide) {
+                (8, Some(wide)) => Some(wide.exchange),
+                _ => self.heap.types.exchange,
+            };
             let ty = match comparison {
-                true => self.heap.types.exchange.unwrap_or(plain),
+                true => exchange.unwrap_or(plain),
                 false => plain,
             };
             self.add(Expression::AtomicResult { ty, comparison })
@@ -136,6 +220,6 @@ impl Builder<'_> {
 }
 
 /// The kinds of scalar that [`Builder::atomic`] takes.
-pub(super) fn is_word(scalar: Scalar) -> bool {
-    scalar.width == 4 && matches!(scalar.kind, ScalarKind::Sint | ScalarKind::Uint)
+pub(super) fn is_integer(scalar: Scalar) -> bool {
+    matches!(scalar.width, 4 | 8) && matches!(scalar.kind, ScalarKind::Sint | ScalarKind::Uint)
 }

@@ -96,6 +96,14 @@ impl<'a> Builder<'a> {
         (self.reported.last_mut()).is_some_and(|reported| reported.insert(condition))
     }
 
+    /// The second view of the memory whose first is `array`, for atomics of 64 bits.
+    pub fn second_view(&mut self, array: Value) -> Option<Value> {
+        let wide = self.heap.wide.as_ref()?;
+        let mut views = self.heap.variables.iter().zip(&wide.variables);
+        let (_, second) = views.find(|(first, _)| self.variables.get(first) == Some(&array))?;
+        Some(self.global(*second))
+    }
+
     /// `if condition { accept }`
     pub fn when(&mut self, condition: Value, accept: impl FnOnce(&mut Self)) {
         let outer = self.open();

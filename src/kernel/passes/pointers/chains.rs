@@ -2,7 +2,7 @@
 
 use naga::{Expression, Function, Handle, Span, Statement, Type, UniqueArena};
 
-use super::atomics::{Outcome, is_word};
+use super::atomics::{Outcome, is_integer};
 use super::builder::Value;
 use super::check::Target;
 use super::heap::Boundary;
@@ -194,11 +194,11 @@ impl Rewriter<'_> {
     ) -> Outcomes<()> {
         let span = self.builder.code.span;
         let scalar = match self.pointee(pointer)?.shape(self.builder.types) {
-            Shape::Atomic(scalar) if is_word(scalar) => scalar,
+            Shape::Atomic(scalar) if is_integer(scalar) => scalar,
             _ => {
                 let kind = PointerErrorKind::Unsupported {
                     what: "an atomic operation of this type",
-                    instead: "use atomic<u32> or atomic<i32>",
+                    instead: "use an atomic<> of u32, i32, u64 or i64",
                 };
                 return Err(self.error(span)(kind));
             }

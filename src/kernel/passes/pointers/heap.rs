@@ -42,11 +42,21 @@ impl Translation {
     }
 }
 
+/// The second view of the heap, for atomics of 64 bits.
+pub(super) struct Wide {
+    /// The variables, in the order of [`Heap::variables`].
+    pub variables: Vec<Handle<GlobalVariable>>,
+    pub scalar: Scalar,
+    /// The type of a comparing exchange's result.
+    pub exchange: Handle<Type>,
+}
+
 /// Everything at module scope that lowered code refers to.
 pub(super) struct Heap {
     /// The bindings, the favoured ones first.
     pub variables: Vec<Handle<GlobalVariable>>,
     pub element: HeapElement,
+    pub wide: Option<Wide>,
     /// Pointers in a node have a choice of their own.
     pub pointers_apart: bool,
     /// What was loaded need not be loaded again.
@@ -171,24 +181,41 @@ impl<'o> Segments<'o> {
             false => self.device.iter().chain(self.shared).copied().collect(),
         }
     }
+
+    /// The second bindings of the same memory, in the same order.
+    fn wide_in_order(
+        &self,
+        options: &PointerOptions,
+        shared_first: bool,
+    ) -> Result<Vec<ResourceBinding>, PointerErrorKind> {
+        let (shared, device) = (self.shared.len(), self.device.len());
+        if options.wide.len() != shared + device {
+            let problem = "atomics of 64 bits need a second binding for each segment";
+            return Err(PointerErrorKind::Options(problem));
+        }
+        let mut order = options.wide.clone();
+        if !shared_first {
+            order.rotate_left(shared);
+        }
+        Ok(order)
+    }
 }
 
 const READ_ONLY: AddressSpace = AddressSpace::Storage {
     access: StorageAccess::LOAD,
 };
 
-/// The arrays that the heap's segments are to the kernel.
+/// The arrays of such elements that the heap's segments are to the kernel.
 fn segment_variables(
     module: &mut Module,
     options: &PointerOptions,
-    element: HeapElement,
+    (base, stride): (Handle<Type>, u32),
     order: Vec<ResourceBinding>,
 ) -> Vec<Handle<GlobalVariable>> {
-    let base = element_type(module, element);
     let array = TypeInner::Array {
         base,
         size: ArraySize::Dynamic,
-        stride: element.bytes(),
+        stride,
     };
     let array = type_of(module, array);
     let space = AddressSpace::Storage {
@@ -207,6 +234,23 @@ fn segment_variables(
         module.global_variables[variable].memory_decorations = decorations;
     }
     variables
+}
+
+/// The second view of the heap's segments, of atomics of kind `scalar`.
+fn wide_view(
+    module: &mut Module,
+    options: &PointerOptions,
+    scalar: Scalar,
+    order: Vec<ResourceBinding>,
+) -> Wide {
+    let base = type_of(module, TypeInner::Atomic(scalar));
+    let stride = scalar.width.into();
+    let exchange = naga::PredeclaredType::AtomicCompareExchangeWeakResult(scalar);
+    Wide {
+        variables: segment_variables(module, options, (base, stride), order),
+        scalar,
+        exchange: module.generate_predeclared_type(exchange),
+    }
 }
 
 /// The uniform that says where the heap lies.
@@ -278,9 +322,17 @@ impl Heap {
         let segments = Segments::of(&options.memory);
         let translation = segments.translation(options);
         let order = segments.in_order(translation.shared_first);
-        let reuses =
-            !options.pointers_apart && !scan.element.is_atomic() && !may_see_others(module, &[]);
-        let variables = segment_variables(module, options, scan.element, order);
+        let has_atomics = scan.element.is_atomic() || scan.wide.is_some();
+        let reuses = !options.pointers_apart && !has_atomics && !may_see_others(module, &[]);
+        let element = (element_type(module, scan.element), scan.element.bytes());
+        let variables = segment_variables(module, options, element, order);
+        let wide = match scan.wide {
+            Some(scalar) => {
+                let order = segments.wide_in_order(options, translation.shared_first)?;
+                Some(wide_view(module, options, scalar, order))
+            }
+            None => None,
+        };
         let is_system = matches!(options.memory, HeapMemory::System { .. });
         let checked = options.checked.is_some() && !is_system;
         let unified = segments.device.is_empty();
@@ -311,6 +363,7 @@ impl Heap {
         Ok(Self {
             variables,
             element: scan.element,
+            wide,
             pointers_apart: options.pointers_apart,
             reuses,
             translation,

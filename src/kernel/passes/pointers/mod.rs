@@ -15,7 +15,7 @@
 //!
 //! One array per binding, with an element type decided by the kernel's accesses: pairs or quadruples of words where
 //! every access is aligned for them, words otherwise, atomic words as soon as an operation is atomic (a buffer may be
-//! bound only once where written).
+//! bound only once where written). Atomics of 64 bits have a second binding of the same memory (`atomics.rs`).
 //!
 //! # What is not the same as with a bound buffer
 //!
@@ -48,6 +48,8 @@ pub(in crate::kernel) mod visit;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_atomics64;
 #[cfg(test)]
 mod tests_hoist;
 #[cfg(test)]
@@ -197,6 +199,7 @@ pub fn run(
             heap.device_allocations.is_some(),
         ),
         system: heap.system.is_some(),
+        wide: heap.wide.is_some(),
     }))
 }
 

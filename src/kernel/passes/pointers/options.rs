@@ -113,6 +113,9 @@ pub struct PointerOptions {
     pub pointers_apart: bool,
     /// What kernels that follow pointers into lent memory keep of the translation of a pointee of fixed size.
     pub hoists: Hoists,
+    /// Second bindings of the heap's memory, for atomics of 64 bits, in the order of [`HeapMemory`]: shared segments, then
+    /// device segments. Declared by kernels with such atomics alone. Empty where pointers lead into lent memory.
+    pub wide: Vec<ResourceBinding>,
     /// The device's features, as bits of [`Capabilities`]: 64-bit and 16-bit members depend on them.
     pub capabilities: u64,
 }
@@ -259,6 +262,8 @@ pub struct PointerFacts {
     pub tables: (u32, bool),
     /// The kernel's pointers lead into memory that is lent to the launch.
     pub system: bool,
+    /// The kernel declares the bindings of [`PointerOptions::wide`].
+    pub wide: bool,
 }
 
 /// A place where a pointer is dereferenced or an index applied behind one.
@@ -432,10 +437,19 @@ pub enum PointerErrorKind {
     },
     /// Signed and unsigned minima or maxima in one kernel.
     #[error(
-        "the kernel takes atomic minima or maxima of both i32 and u32 behind pointers, and the heap can be bound as only \
-         one of them; use one kind, or a loop of atomicCompareExchangeWeak for the other"
+        "the kernel takes atomic minima or maxima of both i{bits} and u{bits} behind pointers, and the heap can be bound as \
+         only one of them; use one kind, or a loop of atomicCompareExchangeWeak for the other"
     )]
-    MixedAtomics,
+    MixedAtomics {
+        /// The width of both.
+        bits: u32,
+    },
+    /// An atomic of 64 bits in an argument that need not begin at a multiple of 8.
+    #[error(
+        "an atomic of 64 bits needs an address that is a multiple of 8, and this argument lies in the heap at a multiple of \
+         4 alone; pass memory that begins at a multiple of 8"
+    )]
+    MisalignedAtomic,
     /// An expression using a pointer in a way without meaning for the heap.
     #[error("{what} cannot be used with a pointer from a `usm_` function; {instead}")]
     Unsupported {

@@ -74,6 +74,8 @@ pub(super) struct Scan {
     pub functions: BTreeMap<Handle<Function>, FunctionScan>,
     pub entry: FunctionScan,
     pub element: HeapElement,
+    /// The scalar of the second view of the heap, where atomics have 64 bits.
+    pub wide: Option<Scalar>,
     /// `usm_address` is called somewhere.
     pub takes_addresses: bool,
     pub uses_table: bool,
@@ -179,10 +181,19 @@ pub(super) fn scan(
         }
     }
     let element = needs.element().map_err(nowhere)?;
+    let wide = needs.wide().map_err(nowhere)?;
+    if wide.is_some() && matches!(options.memory, HeapMemory::System { .. }) {
+        return Err(nowhere(PointerErrorKind::Unsupported {
+            what: "an atomic operation of 64 bits on memory that is lent to the launch",
+            instead: "use atomic<u32> or atomic<i32>, or allocate the word in the shared heap, and launch with \
+                      another translation mode",
+        }));
+    }
     Ok(Some(Scan {
         functions,
         entry,
         element,
+        wide,
         takes_addresses: needs.addresses,
         uses_table,
         follows: has_stubs,

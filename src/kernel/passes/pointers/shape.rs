@@ -7,6 +7,7 @@ use naga::{
     UniqueArena,
 };
 
+use super::atomics::is_integer;
 use super::options::PointerErrorKind;
 
 /// A type that need not be in the module: naga has no handles for the parts of vectors and matrices.
@@ -256,9 +257,11 @@ fn check_part(
         Shape::Scalar(s) | Shape::Vector { scalar: s, .. } | Shape::Matrix { scalar: s, .. } => {
             scalar(s)
         }
-        Shape::Atomic(s) if s.width == 4 && s.kind != ScalarKind::Float => Ok(()),
+        // Devices without atomics of 64 bits are told apart beforehand (`kernel::atomics64`).
+        Shape::Atomic(s) if is_integer(s) => Ok(()),
         Shape::Atomic(_) => refuse(
-            "atomics behind pointers are u32 or i32; use these, with a loop of atomicCompareExchangeWeak for others",
+            "atomics behind pointers are u32, i32, u64 or i64; use these, with a loop of atomicCompareExchangeWeak for \
+             others",
         ),
         Shape::Array { base, .. } => check_part(
             module,

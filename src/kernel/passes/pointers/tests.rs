@@ -31,6 +31,7 @@ pub(super) fn unified() -> PointerOptions {
         arguments: None,
         pointers_apart: false,
         hoists: Hoists::Nothing,
+        wide: Vec::new(),
         capabilities: Capabilities::all().bits(),
     }
 }
@@ -299,7 +300,7 @@ fn refusals_name_what_is_wrong() {
             "struct A { u: atomic<u32>, i: atomic<i32> }",
             "let a = usm_A(p); atomicMax(&a.u, 1u); atomicMin(&a.i, 1);"
         ),
-        E::MixedAtomics
+        E::MixedAtomics { bits: 32 }
     ));
     assert!(matches!(
         refused("alias A = array<u32, 2000>;", "let a = usm_A(p); *a = A();"),

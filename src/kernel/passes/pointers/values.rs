@@ -78,6 +78,9 @@ impl Builder<'_> {
 
     fn load_part(&mut self, place: &Place, ty: Ty) -> Result<Value, PointerErrorKind> {
         let (handle, components) = match (ty.shape(self.types), ty) {
+            (Shape::Atomic(scalar), _) if scalar.width == 8 => {
+                return Ok(self.load_wide_atomic(place, scalar));
+            }
             (Shape::Scalar(scalar) | Shape::Atomic(scalar), _) => {
                 return Ok(self.load_vector(place, 1, scalar));
             }
@@ -253,6 +256,9 @@ impl Builder<'_> {
 
     fn store_part(&mut self, place: &Place, ty: Ty, value: Value) -> Result<(), PointerErrorKind> {
         match ty.shape(self.types) {
+            Shape::Atomic(scalar) if scalar.width == 8 => {
+                self.store_wide_atomic(place, scalar, value);
+            }
             Shape::Scalar(scalar) | Shape::Atomic(scalar) => {
                 self.store_vector(place, 1, scalar, value);
             }

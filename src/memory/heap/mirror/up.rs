@@ -90,7 +90,7 @@ impl HeapShared {
         };
         let address = self.base() + state.region.get(id).map_or(0, |found| found.address);
         Err(match hold {
-            Hold::Atomics(_) => HeapError::AtomicView { what, address },
+            Hold::Atomics { .. } => HeapError::AtomicView { what, address },
             Hold::Owned => HeapError::Owned { what, address },
         })
     }
