@@ -14,6 +14,7 @@ mod allocations;
 mod arguments;
 mod at_once;
 mod atomics;
+mod atomics64;
 mod beside;
 mod beside_functions;
 mod bindings;
@@ -182,6 +183,7 @@ fn main() -> std::process::ExitCode {
         arguments::CASES,
         at_once::CASES,
         atomics::CASES,
+        atomics64::CASES,
         beside::CASES,
         beside_functions::CASES,
         bindings::CASES,
