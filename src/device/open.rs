@@ -93,7 +93,10 @@ pub(crate) fn open_second(first: &DeviceShared, origin: &Origin) -> Result<Devic
     let downlevel = origin.adapter.get_downlevel_capabilities().flags;
     let context = Arc::clone(&first.context);
     let report = first.capabilities.probe.clone();
-    let device = assemble(raw, queue, &info, options, context, report, lost, downlevel);
+    let adapter = Some(origin.adapter.clone());
+    let device = assemble(
+        raw, queue, adapter, &info, options, context, report, lost, downlevel,
+    );
     let shared = &device.shared;
     shared.submissions.learn_order(&shared.queue_raw);
     Ok(device)
@@ -147,7 +150,7 @@ pub(crate) async fn open(
         .shared
         .submissions
         .learn_order(&device.shared.queue_raw);
-    if let Some(family) = second_family {
+    if let (Some(family), Some(adapter)) = (second_family, &device.shared.adapter) {
         device.shared.second_queue.is_of(adapter, family);
     }
     let capabilities = device.capabilities();

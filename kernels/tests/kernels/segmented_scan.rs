@@ -111,7 +111,7 @@ fn flags_at_every_length(fixture: &Fixture) {
         // Any bit makes a flag; more flags than values.
         let often = 1 + len as u32 / 100;
         let flag = |i: usize| {
-            if noise(i, 3) % often == 0 {
+            if noise(i, 3).is_multiple_of(often) {
                 noise(i, 4)
             } else {
                 0
