@@ -41,5 +41,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let start = u64::from(offsets[2]);
     let totals = totals.read_range(start..start + 7)?;
     println!("running totals of series 2: {totals:?}");
+    // The last one is the sum: all values are halves, and added without rounding.
+    assert_eq!(totals.last(), Some(&sums[2]));
     Ok(())
 }

@@ -18,7 +18,7 @@ use crate::values::Values;
 ///
 /// `segments + 1` offsets ascend and end at the number of values at most: each segment begins where the one before ends. Values
 /// before the first offset and from the last on are in no segment. Other offsets fail the launch, with a message that names the
-/// offset, which is the error of the event and of every read of the results.
+/// offset, which is the error of the event and of every read of the results. A single offset is not looked at: there is no segment.
 ///
 /// # How it works
 /// 1. Values and offsets are merged into one list, of which each work-group takes a tile, found by a binary search. Each invocation

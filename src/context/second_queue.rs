@@ -5,10 +5,12 @@ use crate::device::{Device, DeviceError};
 
 impl Device {
     /// Another device on the same card, with a queue of its own: kernels of both run at the same time, and a kernel that
-    /// stays on one, as a server's does, costs launches on the other next to nothing. All calls give the same device.
+    /// stays on one, as a server's does, does not keep launches on the other waiting. All calls give the same device.
     ///
-    /// There is one where the driver has a family of queues that computes and does not draw
-    /// ([`Device::has_second_queue`]), as drivers of NVIDIA and AMD have. Apart from the common card the two are two devices:
+    /// There is one with NVIDIA's driver, on cards with a family of queues that computes and does not draw
+    /// ([`Device::has_second_queue`]); drivers of other makers were not tried. The queue computes alone: on
+    /// [`Device::raw`] of the second device begin no render pass, and give a surface to neither of the two. A function of the host that
+    /// serves a kernel of one of the two waits for neither ([`ExecutionError::InHandler`](crate::device::ExecutionError::InHandler)). Apart from the common card the two are two devices:
     /// each has its own buffers, kernels and order of commands; [`Buffer`](crate::Buffer)s of the context move between them,
     /// and the heap is seen by both.
     ///

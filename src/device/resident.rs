@@ -23,7 +23,7 @@ use super::wait::lock;
 pub(crate) trait Resident: Send + Sync {
     /// The resident's number, as given to [`as_relay`].
     fn id(&self) -> u64;
-    /// Asks the resident to end soon. Called with the queue in hand; never waits.
+    /// Asks the resident to end soon. Called with the queue in hand, or for a pause ([`super::pauses`]); never waits.
     fn interrupt(&self);
     /// Whether the kernel runs, or will run, as a part of this batch.
     fn is_in(&self, batch: &Arc<Batch>) -> bool;

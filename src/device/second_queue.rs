@@ -12,7 +12,7 @@
 //! | two queues of the family that draws | waits for the end |
 //! | two devices of the driver | waits for the end |
 //!
-//! So a device is opened with one queue more, of a family that computes and does not draw, where the card has such a family; and
+//! So on NVIDIA's driver a device is opened with one queue more, of a family that computes and does not draw; and
 //! [`Device::second_queue`](super::Device::second_queue) makes a second wgpu device over the same device of the driver and that
 //! queue. wgpu and the runtime take the two for two devices: neither orders one's commands with the other's, and buffers
 //! move between them as between any two.
@@ -87,9 +87,12 @@ fn refusal(device: String, why: impl Into<String>) -> DeviceError {
 
 fn why_none(first: &DeviceShared) -> &'static str {
     match first.capabilities.backend {
+        wgpu::Backend::Vulkan if first.adapter.is_none() => {
+            "the device was opened by other code, without a queue of a family that only computes"
+        }
         wgpu::Backend::Vulkan => {
-            "its driver has no family of queues that computes and does not draw, or the device is a second queue itself, was \
-             opened by other code, or without the import of host memory"
+            "its driver is not NVIDIA's, or has no family of queues that only computes; or the device is a second queue \
+             itself, or was opened without the import of host memory"
         }
         _ => "its backend gives a program one queue",
     }

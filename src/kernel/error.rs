@@ -115,7 +115,7 @@ pub enum KernelError {
         program: String,
         /// The entry point.
         entry: String,
-        /// The operation, as WGSL names it.
+        /// The operation, as WGSL names it, or the type, where a variable of it is all there is.
         operation: String,
         /// The place in the source.
         diagnostic: Box<Diagnostic>,

@@ -99,7 +99,7 @@ struct Flight {
     calls: Calls,
     event: Event,
     answers: ReadBack<u32>,
-    _counted: ServerLaunch,
+    counted: ServerLaunch,
     /// When the slice was sent, or became the oldest: only the oldest may run.
     since: Instant,
 }
@@ -187,6 +187,11 @@ impl Slices {
             let flying = || self.flights.back().map(|flight| flight.event.clone());
             let last = self.lost.take().or_else(flying);
             *lock(&core.stuck) = last;
+            for flight in &mut self.flights {
+                // A pause waits for the slice, whose end nobody else looks for any more.
+                let counted = std::mem::take(&mut flight.counted);
+                flight.event.on_completion(move |_| drop(counted));
+            }
             core.fail(failure);
             self.unanswered.clear();
             false

@@ -210,7 +210,7 @@ pub enum Error {
     },
     /// The page lacks the markers of a table.
     #[error(
-        "{} has no table between `{}` and `{}`, or none between `{}` and `{}`, or `{}` and `{}`; put all six lines back",
+        "{} has no table between `{}` and `{}`, or none between `{}` and `{}`, or `{}` and `{}`; put back what is missing of these six lines",
         path.display(),
         crate::rows::BEGIN,
         crate::rows::END,

@@ -58,27 +58,38 @@ pub(super) fn open(
     {
         return None;
     }
-    let second_family = second_queue::vulkan::family(&hal);
-    let add = |arguments: hal::vulkan::CreateDeviceCallbackArgs<'_, '_, '_>| {
-        if !arguments.extensions.contains(&external_memory_host::NAME) {
-            arguments.extensions.push(external_memory_host::NAME);
-        }
-        if let Some(family) = second_family {
-            (arguments.queue_create_infos).push(second_queue::vulkan::queues(family));
-        }
+    let attempt = |second_family: Option<u32>| {
+        let add = move |arguments: hal::vulkan::CreateDeviceCallbackArgs<'_, '_, '_>| {
+            if !arguments.extensions.contains(&external_memory_host::NAME) {
+                arguments.extensions.push(external_memory_host::NAME);
+            }
+            if let Some(family) = second_family {
+                (arguments.queue_create_infos).push(second_queue::vulkan::queues(family));
+            }
+        };
+        // SAFETY: features and limits are within the adapter's, as checked above. The callback adds an extension known to
+        // the driver and a queue of a family that the driver has, and takes nothing away.
+        let opened = unsafe {
+            hal.open_with_callback(
+                features,
+                &descriptor.required_limits,
+                &descriptor.memory_hints,
+                Some(Box::new(add)),
+            )
+        };
+        opened.map(|opened| (opened, second_family))
     };
-    // SAFETY: features and limits are within the adapter's, as checked above. The callback adds an extension known to
-    // the driver and a queue of a family that the driver has, and takes nothing away.
-    let opened = unsafe {
-        hal.open_with_callback(
-            features,
-            &descriptor.required_limits,
-            &descriptor.memory_hints,
-            Some(Box::new(add)),
-        )
+    let wanted = second_queue::vulkan::family(&hal);
+    let opened = match attempt(wanted) {
+        Err(error) if wanted.is_some() => {
+            let name = adapter.get_info().name;
+            log::warn!("{name}: no device with a second queue ({error}); opening one without it");
+            attempt(None)
+        }
+        opened => opened,
     };
     match opened {
-        Ok(opened) => {
+        Ok((opened, second_family)) => {
             // SAFETY: the hal device was opened on this adapter, with the features of the descriptor.
             let made = unsafe { adapter.create_device_from_hal::<Vulkan>(opened, descriptor) };
             Some(made.map(|(device, queue)| Opened {

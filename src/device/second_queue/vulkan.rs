@@ -12,8 +12,16 @@ use crate::device::DeviceError;
 /// wgpu-hal takes the first queue of this family.
 const FAMILY_OF_WGPU: u32 = 0;
 
-/// A family of queues that compute and do not draw, if the driver has one besides wgpu's.
+/// A family of queues that compute and do not draw, if the driver has one besides wgpu's, and if two queues of that driver
+/// have been seen to work so.
+///
+/// wgpu's barriers name stages of graphics, which such a family lacks. NVIDIA's driver takes them; no other driver with such a
+/// family was tried.
 pub(crate) fn family(adapter: &hal::vulkan::Adapter) -> Option<u32> {
+    let is_known = |driver| adapter.physical_device_capabilities().is_driver(driver);
+    if !is_known(vk::DriverId::NVIDIA_PROPRIETARY) {
+        return None;
+    }
     let instance = adapter.shared_instance().raw_instance();
     let physical = adapter.raw_physical_device();
     // SAFETY: a question about a physical device of this instance.

@@ -279,19 +279,21 @@ pub(crate) fn appendix(
             why,
         })?;
         appendix.add(&text, mention.at.clone());
-        let none = Capabilities::empty();
-        let is_wide = |(name, layout): &&(String, TypeLayout)| {
-            LeafScalar::refusal(name, layout, none).is_some()
-        };
-        let values: Vec<_> = types.iter().filter(is_wide).cloned().collect();
-        if !values.is_empty() {
-            appendix.wide.push(WideCall {
-                signature: mention.declaration.signature.text(),
-                values,
-            });
-        }
+        appendix.wide.extend(wide_call(mention, types));
     }
     Ok(Some(appendix))
+}
+
+/// The arguments and results that some devices lack, if the function has any.
+fn wide_call(mention: &Mention<'_>, types: &[(String, TypeLayout)]) -> Option<WideCall> {
+    let none = Capabilities::empty();
+    let is_wide =
+        |(name, layout): &&(String, TypeLayout)| LeafScalar::refusal(name, layout, none).is_some();
+    let values: Vec<_> = types.iter().filter(is_wide).cloned().collect();
+    (!values.is_empty()).then(|| WideCall {
+        signature: mention.declaration.signature.text(),
+        values,
+    })
 }
 
 impl CallAppendix {

@@ -9,7 +9,7 @@ use super::super::deep_stack::{STACK_BYTES, on_stack};
 use super::super::evaluate::validator;
 use super::super::globals::GlobalTable;
 use super::super::heap_setup::HeapSetup;
-use super::super::{Constants, KernelError, Program, work};
+use super::super::{Constants, KernelError, Program, passes, work};
 
 mod texts;
 
@@ -45,13 +45,19 @@ pub(in crate::kernel) fn through(text: &str) -> Result<(), KernelError> {
         let super::super::compile::Code::Naga { module, .. } = &made.code else {
             continue;
         };
-        let valid = validator(Capabilities::all()).validate(module);
-        let info = valid.map_err(|error| KernelError::Internal {
-            program: "a.wgsl".into(),
-            message: error.to_string(),
-        })?;
-        let spirv = naga::back::spv::Options::default();
-        naga::back::spv::write_vec(module, &info, &spirv, None).expect("a valid module");
+        let info = |module: &naga::Module| {
+            let valid = validator(Capabilities::all()).validate(module);
+            valid.map_err(|error| KernelError::Internal {
+                program: "a.wgsl".into(),
+                message: error.to_string(),
+            })
+        };
+        // As for Vulkan.
+        let mut copied = module.clone();
+        passes::part_arguments::copy(&mut copied);
+        let (spirv, known) = (naga::back::spv::Options::default(), info(&copied)?);
+        naga::back::spv::write_vec(&copied, &known, &spirv, None).expect("a valid module");
+        let info = info(module)?;
         let flags = naga::back::wgsl::WriterFlags::empty();
         naga::back::wgsl::write_string(module, &info, flags).expect("a valid module");
     }

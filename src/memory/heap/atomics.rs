@@ -64,7 +64,8 @@ impl SharedHeap {
     ///
     /// # Errors
     /// [`HeapError::HostAccess`] while this thread has a [`HostAccess`](crate::heap::HostAccess), whereas another thread's is
-    /// waited for; [`HeapError::Owned`] for blocks of a [`HeapAllocator`](crate::heap::HeapAllocator); [`HeapError::Null`],
+    /// waited for; [`HeapError::Owned`] for blocks of a [`HeapAllocator`](crate::heap::HeapAllocator);
+    /// [`HeapError::AtomicView`] while there is a view of 64 bits of the allocation; [`HeapError::Null`],
     /// [`HeapError::NotAllocated`], [`HeapError::Misaligned`], [`HeapError::DeviceMemory`].
     pub fn atomic_u32(&self, ptr: Ptr<u32>) -> Result<AtomicView<AtomicU32>, HeapError> {
         self.atomic(ptr)
@@ -74,7 +75,8 @@ impl SharedHeap {
     ///
     /// # Errors
     /// As [`SharedHeap::atomic_u32`], with [`HeapError::Misaligned`] for an address that is no multiple of 8; and
-    /// [`HeapError::AtomicView`] while there is a view of 32 bits of the allocation.
+    /// [`HeapError::AtomicView`] while there is a view of 32 bits of the allocation, or a function of the host reads or writes
+    /// the allocation for a kernel.
     pub fn atomic_u64(&self, ptr: Ptr<u64>) -> Result<AtomicView<AtomicU64>, HeapError> {
         self.atomic(ptr)
     }
@@ -131,7 +133,17 @@ impl SharedHeap {
     /// Counts another view of the allocation around the words.
     fn hold<W: bytemuck::Pod>(&self, ptr: Ptr<W>, len: usize) -> Result<AllocationId, HeapError> {
         const WHAT: &str = "an atomic view";
-        let bytes = (len as u64).saturating_mul(size_of::<W>() as u64);
+        let width = size_of::<W>() as u64;
+        let bytes = (len as u64).saturating_mul(width);
+        // Atomics are aligned to their size on all systems, and numbers of 64 bits are not.
+        if !ptr.address().is_multiple_of(width) {
+            return Err(HeapError::Misaligned {
+                what: WHAT,
+                address: ptr.address(),
+                align: width,
+                element: std::any::type_name::<W>(),
+            });
+        }
         let mut state = loop {
             let state = self.state_without_mirror()?;
             match state.host {

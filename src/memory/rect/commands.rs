@@ -33,7 +33,7 @@ impl<T: Pod> DeviceBuffer<T> {
     /// buffer; [`MemoryError::OtherDevice`]; [`MemoryError::OutOfMemory`] where there is no room for a scratch
     /// buffer. For imported buffers [`MemoryError::MissingUsage`]: `STORAGE` for many short rows and for rows
     /// beginning or ending inside words of 4 bytes, else `COPY_SRC` and `COPY_DST`; [`MemoryError::Misaligned`], as
-    /// [`DeviceBuffer::write`].
+    /// [`DeviceBuffer::write`]; [`MemoryError::Refused`], after which the target may have some of the rows.
     pub fn copy_rect_to(
         &self,
         from: &Rect,
@@ -81,14 +81,18 @@ impl<T: Pod> DeviceBuffer<T> {
         to.needs(COPY, target_usage(way, transfer.to.are_words()))?;
         let mut queue = device.queue.lock(device);
         let buffers = (&self.shared.raw, &to.shared.raw);
-        record::copy(&mut queue, device, buffers, &transfer)?;
+        let copied = record::copy(&mut queue, device, buffers, &transfer);
         let depends_on = self.shared.depends_on_rows(&transfer.from);
-        to.shared.overwritten_rows(&transfer.to);
+        if copied.is_ok() {
+            to.shared.overwritten_rows(&transfer.to);
+        }
+        // Also behind a refusal: some rows may be recorded.
         for outcome in &depends_on {
             to.shared.poison_rows(&transfer.to, outcome);
         }
         let batch = queue.batch();
         queue.commit();
+        copied?;
         Ok(Event::of_batch(device, batch))
     }
 

@@ -143,7 +143,8 @@ impl Binding {
 }
 
 impl Figures {
-    /// For `count` rows from row `first` on, as many as [`reach`] allows. Casts keep the bits needed by the kernel's sums modulo 2^32 need.
+    /// For `count` rows from row `first` on, as many as [`reach`] allows. Casts keep the bits that the kernel's sums modulo 2^32
+    /// need.
     fn of(transfer: &Transfer, (first, count): (u64, u64), alignment: u64) -> Self {
         let Transfer { from, to } = transfer;
         let source = Binding::of(from, (first, count), alignment);
@@ -195,8 +196,11 @@ fn dispatch(
     let invocations = u64::from(parameters.count) * u64::from(parameters.words);
     let parameters = queue.push_uniform(bytemuck::bytes_of(&parameters), size_of::<Parameters>());
     let Some((ring, _)) = queue.uniform_buffer() else {
-        // Never: room was reserved.
-        return None;
+        // Room was reserved, so that there is a buffer.
+        return Some(wgpu::Error::Internal {
+            source: "no buffer".into(),
+            description: "the batch has no memory for the parameters of a copy".to_owned(),
+        });
     };
     let entries = [
         figures.target.resource(to),

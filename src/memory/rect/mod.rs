@@ -138,7 +138,7 @@ impl Rect {
         }
         let others = rows.saturating_sub(1).saturating_mul(row_pitch);
         let needed = others.saturating_add(columns);
-        if slice_pitch < needed {
+        if rows > 0 && slice_pitch < needed {
             return Err(RectError::SlicePitch {
                 slice_pitch,
                 needed,
@@ -178,7 +178,11 @@ impl Rect {
     /// # Errors
     /// [`RectError::TooLarge`].
     pub fn packed(extent: [u64; 3]) -> Result<Self, RectError> {
-        let slice = extent[0].checked_mul(extent[1]);
+        // Without elements the pitch is not used.
+        let slice = match extent.contains(&0) {
+            true => Some(extent[0].saturating_mul(extent[1])),
+            false => extent[0].checked_mul(extent[1]),
+        };
         let slice = slice.ok_or(RectError::TooLarge { extent })?;
         Self::new([0; 3], extent, extent[0], slice)
     }

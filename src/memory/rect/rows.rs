@@ -37,8 +37,8 @@ impl Rows {
     /// The first byte of a row.
     pub fn at(&self, row: u64) -> u64 {
         let (y, z) = (row % self.rows, row / self.rows);
-        // Unused pitches may be of any size. Else nothing wraps, but for rows beginning before the memory
-        // and are not asked for (`packed`).
+        // Unused pitches may be of any size. Else nothing wraps, except rows that begin before the memory, for which no
+        // command asks (`packed`).
         (self.start)
             .wrapping_add(y.wrapping_mul(self.row_pitch))
             .wrapping_add(z.wrapping_mul(self.slice_pitch))

@@ -178,7 +178,10 @@ fn rectangles_at_the_ends_of_numbers() {
         assert_eq!((empty.len(), empty.end()), (0, 0));
         assert!(empty.check("a test", "the source", 0).is_ok());
     }
-    assert!(Rect::packed([0, 5, max]).unwrap().is_empty());
+    for extent in [[0, 5, max], [4, 0, 1], [max, max, 0]] {
+        assert!(Rect::packed(extent).unwrap().is_empty());
+    }
+    assert!(Rect::plane([0, 0], [4, 0], 10).unwrap().is_empty());
 }
 
 #[test]

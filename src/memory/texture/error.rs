@@ -19,6 +19,18 @@ pub enum TextureError {
         /// The size asked for, in texels.
         size: [u32; 3],
     },
+    /// The dimension lacks a number of the size that is more than 1.
+    #[error(
+        "a {dimension} texture has no {axis}, and {asked} was asked for: give 1, or take another dimension"
+    )]
+    Flat {
+        /// How the texels are arranged.
+        dimension: TextureDimension,
+        /// Which number of the size: `height` or `depth`.
+        axis: &'static str,
+        /// The number asked for.
+        asked: u32,
+    },
     /// The texture could never exist on this device.
     #[error(
         "a {dimension} texture with a {axis} of {asked} is more than {device} allows ({limit}, its {name}): use several \
@@ -124,6 +136,7 @@ pub enum TextureError {
 
 debug_by_text!(TextureError {
     Empty,
+    Flat,
     TooLarge,
     Format,
     FormatUse,

@@ -282,7 +282,17 @@ fn check_size(device: &DeviceShared, options: &TextureOptions) -> Result<(), Tex
         return Err(TextureError::Empty { dimension, size });
     }
     for (limit, asked) in dimension.limits(&device.limits).into_iter().zip(size) {
-        let (axis, name, limit) = limit;
+        let (axis, Some((name, limit))) = limit else {
+            if asked > 1 {
+                let axis = limit.0;
+                return Err(TextureError::Flat {
+                    dimension,
+                    axis,
+                    asked,
+                });
+            }
+            continue;
+        };
         if asked > limit {
             return Err(TextureError::TooLarge {
                 dimension,

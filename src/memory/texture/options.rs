@@ -16,6 +16,9 @@ pub enum TextureDimension {
     D3,
 }
 
+/// The name of a limit in [`wgpu::Limits`], and its value.
+pub(super) type Limit = (&'static str, u32);
+
 impl TextureDimension {
     pub(super) fn raw(self) -> wgpu::TextureDimension {
         match self {
@@ -34,8 +37,8 @@ impl TextureDimension {
         }
     }
 
-    /// What each number of a size is called, and the name and value of its limit.
-    pub(super) fn limits(self, limits: &wgpu::Limits) -> [(&'static str, &'static str, u32); 3] {
+    /// What each number of a size is called, and the name and value of its limit; no limit where the dimension lacks the number.
+    pub(super) fn limits(self, limits: &wgpu::Limits) -> [(&'static str, Option<Limit>); 3] {
         let (name, along) = match self {
             Self::D1 => ("max_texture_dimension_1d", limits.max_texture_dimension_1d),
             Self::D2 | Self::D2Array => {
@@ -43,20 +46,18 @@ impl TextureDimension {
             }
             Self::D3 => ("max_texture_dimension_3d", limits.max_texture_dimension_3d),
         };
-        let layers = limits.max_texture_array_layers;
-        // A dimension without the number.
-        let one = |axis| (axis, "TextureDimension", 1);
-        let width = ("width", name, along);
+        let along = Some((name, along));
+        let layers = ("max_texture_array_layers", limits.max_texture_array_layers);
         let height = match self {
-            Self::D1 => one("height"),
-            _ => ("height", name, along),
+            Self::D1 => None,
+            _ => along,
         };
         let depth = match self {
-            Self::D3 => ("depth", name, along),
-            Self::D2Array => ("number of layers", "max_texture_array_layers", layers),
-            Self::D1 | Self::D2 => one("depth"),
+            Self::D3 => ("depth", along),
+            Self::D2Array => ("number of layers", Some(layers)),
+            Self::D1 | Self::D2 => ("depth", None),
         };
-        [width, height, depth]
+        [("width", along), ("height", height), depth]
     }
 }
 

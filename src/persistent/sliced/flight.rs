@@ -64,7 +64,7 @@ impl Slices {
                     calls,
                     event,
                     answers,
-                    _counted: counted,
+                    counted,
                     since: Instant::now(),
                 });
                 Ok(true)
@@ -97,6 +97,10 @@ impl Slices {
                 Ok(waits)
             }
             Err(error) => {
+                if let Some(launched) = &self.lost {
+                    // On the device all the same, and a pause waits for the end.
+                    launched.on_completion(move |_| drop(counted));
+                }
                 self.free.push(slot);
                 self.unanswered.push(calls);
                 let error = Arc::new(error);

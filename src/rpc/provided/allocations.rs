@@ -20,7 +20,7 @@ pub struct KernelAllocations {
     pub peak_bytes: u64,
     /// Successful `malloc`s so far.
     pub made: u64,
-    /// `malloc`s without room.
+    /// `malloc`s answered with null: without room, or of no bytes.
     pub refused: u64,
     /// Bytes for kernels, as given to
     /// [`HostServicesBuilder::memory`](crate::calls::HostServicesBuilder::memory).

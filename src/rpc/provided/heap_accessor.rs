@@ -46,7 +46,9 @@ impl HeapAccessor {
             return Err(FileStatus::BadPointer);
         }
         let words = heap.serve(at, bytes.into()).map_err(|error| match error {
-            HeapError::Unsupported { .. } | HeapError::HostAccess { .. } => FileStatus::NoPointers,
+            HeapError::Unsupported { .. }
+            | HeapError::HostAccess { .. }
+            | HeapError::AtomicView { .. } => FileStatus::NoPointers,
             _ => FileStatus::BadPointer,
         })?;
         Ok(Place {

@@ -59,8 +59,8 @@ statuses! {
         BadLength = 13, "FILE_BAD_LENGTH";
         /// The pointer is not aligned to four bytes, or the bytes do not lie in a single live allocation.
         BadPointer = 14, "FILE_BAD_POINTER";
-        /// The services have no heap, or the host is looking at the heap, or a kernel using the heap runs on a device
-        /// with a copy, or with memory of its own: blocks go there.
+        /// The services have no heap, or the host is looking at the heap, or has a view of 64-bit atomics of the block, or a
+        /// kernel using the heap runs on a device with a copy, or with memory of its own: blocks go there.
         NoPointers = 15, "FILE_NO_POINTERS";
         /// A stream, or a file appended to, has no positions.
         NotSeekable = 16, "FILE_NOT_SEEKABLE";

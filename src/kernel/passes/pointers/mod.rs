@@ -150,13 +150,7 @@ pub fn run(
 
     let mut sites = Vec::new();
     for (handle, function_scan) in &scan.functions {
-        let plan = Plan {
-            heap: &heap,
-            layouts: &scan.layouts,
-            table_align: scan.table_align,
-            callees: &callees,
-            meetings: &meetings,
-        };
+        let plan = Plan::of(&heap, &scan, &callees, &meetings);
         let function = rewrite::function(
             &mut module.types,
             &plan,
@@ -170,13 +164,7 @@ pub fn run(
             callee.new = Some(appended);
         }
     }
-    let plan = Plan {
-        heap: &heap,
-        layouts: &scan.layouts,
-        table_align: scan.table_align,
-        callees: &callees,
-        meetings: &meetings,
-    };
+    let plan = Plan::of(&heap, &scan, &callees, &meetings);
     entry_point.function = rewrite::function(
         &mut module.types,
         &plan,

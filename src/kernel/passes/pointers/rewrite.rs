@@ -14,7 +14,7 @@ use super::heap::Heap;
 use super::options::{PointerError, PointerErrorKind, PointerSite};
 use super::place::Place;
 use super::reuse::{self, Words};
-use super::scan::{FunctionScan, Role};
+use super::scan::{FunctionScan, Role, Scan};
 use super::shape::{Layouts, Ty};
 use super::visit::operands;
 use crate::kernel::passes::code::Emitter;
@@ -73,6 +73,23 @@ pub(super) struct Plan<'a> {
     pub callees: &'a BTreeMap<Handle<Function>, Callee>,
     /// The functions in which invocations wait for each other.
     pub meetings: &'a HashSet<Handle<Function>>,
+}
+
+impl<'a> Plan<'a> {
+    pub fn of(
+        heap: &'a Heap,
+        scan: &'a Scan,
+        callees: &'a BTreeMap<Handle<Function>, Callee>,
+        meetings: &'a HashSet<Handle<Function>>,
+    ) -> Self {
+        Self {
+            heap,
+            layouts: &scan.layouts,
+            table_align: scan.table_align,
+            callees,
+            meetings,
+        }
+    }
 }
 
 /// The new form of an expression of the old function.
