@@ -317,7 +317,8 @@ impl Device {
     ///
     /// Of several guards the last to be dropped lets servers go on. Calls made meanwhile wait, and fail at their own
     /// deadline as ever; on the thread that has the guard, a call without a deadline would wait for ever. A server stopped
-    /// meanwhile tells its callers so, and serves nothing more. Other work of the device goes on.
+    /// meanwhile tells its callers so, and serves nothing more. Other work of the device goes on. Servers are not served in
+    /// turn with pauses: pause upon pause, without time for a server's thread to wake in between, keeps calls waiting.
     ///
     /// ```no_run
     /// use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::cases;
 use crate::devices::raw_device;
@@ -165,14 +165,23 @@ fn pauses_beside_threads_that_call(f: &Fixture) {
             let mut callers: Vec<_> = (0..3).map(|i| scope.spawn(move || call(i))).collect();
             callers.push(scope.spawn(many));
             let mut pauses = 0u32;
-            while pauses < 20 || !callers.iter().all(|caller| caller.is_finished()) {
+            let are_through = || callers.iter().all(|caller| caller.is_finished());
+            while pauses < 20 || !are_through() {
                 let guard = pause(&device);
                 let leases = server.leases();
                 device.finish().unwrap();
                 assert_eq!(server.leases(), leases, "pause {pauses}");
                 drop(guard);
                 pauses += 1;
-                std::thread::yield_now();
+                // Pause upon pause would leave the server no time to wake.
+                let end = Instant::now() + MINUTE;
+                while server.leases() == leases && !are_through() {
+                    assert!(
+                        Instant::now() < end,
+                        "nothing is served behind pause {pauses}"
+                    );
+                    std::thread::yield_now();
+                }
             }
         });
         assert_eq!(function.call_timeout(&(3, 4), MINUTE).unwrap(), mix(3, 4));
