@@ -6,6 +6,7 @@ use bytemuck::{Pod, Zeroable};
 
 use super::MemoryError;
 use super::buffer::{DeviceBuffer, bounds};
+use super::own_kernel::own_pipeline;
 use super::places::{check_words, is_in_words};
 use super::staging;
 use crate::device::queue::{Bound, Dispatch, Recorder};
@@ -168,7 +169,7 @@ fn fill_by_kernel(
         .extensions
         .memory
         .fill
-        .get_or_init(|| fill_pipeline(&device.raw));
+        .get_or_init(|| own_pipeline(&device.raw, "tombolo fill", SOURCE));
     let Range { start, end } = part.bytes;
     let parameters = Fill {
         // All fit: limited by `MOST_BYTES`.
@@ -242,19 +243,4 @@ fn fill_by_kernel(
     };
     queue.launch(pipeline, &[bound], &[], &Dispatch::Direct(groups), u64::MAX);
     None
-}
-
-fn fill_pipeline(device: &wgpu::Device) -> wgpu::ComputePipeline {
-    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
-        label: Some("tombolo fill"),
-        source: wgpu::ShaderSource::Wgsl(SOURCE.into()),
-    });
-    device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-        label: Some("tombolo fill"),
-        layout: None,
-        module: &module,
-        entry_point: Some("main"),
-        compilation_options: wgpu::PipelineCompilationOptions::default(),
-        cache: None,
-    })
 }

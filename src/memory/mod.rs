@@ -11,6 +11,7 @@ pub(crate) mod heap;
 pub(crate) mod host_memory;
 pub(crate) mod live;
 pub mod migrate;
+mod own_kernel;
 pub(crate) mod pinned;
 pub(crate) mod places;
 pub(crate) mod pointer;

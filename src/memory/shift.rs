@@ -11,6 +11,7 @@
 use bytemuck::{Pod, Zeroable};
 
 use super::MemoryError;
+use super::own_kernel::own_pipeline;
 use super::staging;
 use crate::device::queue::{Bound, Dispatch, Recorder};
 use crate::device::{DeviceShared, capture};
@@ -95,7 +96,7 @@ fn write_by_kernel(
         .extensions
         .memory
         .shift
-        .get_or_init(|| pipeline(&device.raw));
+        .get_or_init(|| own_pipeline(&device.raw, "tombolo copy of bytes", SOURCE));
     // Only the words of the range are bound, so the buffer may be larger than a binding.
     let alignment = u64::from(device.limits.min_storage_buffer_offset_alignment).max(4);
     let offset = bytes.target_at / alignment * alignment;
@@ -156,19 +157,4 @@ fn write_by_kernel(
     };
     queue.launch(pipeline, &[bound], &[], &Dispatch::Direct(groups), u64::MAX);
     None
-}
-
-fn pipeline(device: &wgpu::Device) -> wgpu::ComputePipeline {
-    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
-        label: Some("tombolo copy of bytes"),
-        source: wgpu::ShaderSource::Wgsl(SOURCE.into()),
-    });
-    device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-        label: Some("tombolo copy of bytes"),
-        layout: None,
-        module: &module,
-        entry_point: Some("main"),
-        compilation_options: wgpu::PipelineCompilationOptions::default(),
-        cache: None,
-    })
 }

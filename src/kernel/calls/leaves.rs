@@ -177,7 +177,8 @@ pub(crate) fn leaves(
     offset: usize,
     found: &mut Vec<Leaf>,
 ) -> Result<(), String> {
-    if found.len() > MOST_WORDS {
+    let words = |leaf: &Leaf| leaf.scalar.bytes().div_ceil(4);
+    if found.iter().map(words).sum::<usize>() > MOST_WORDS {
         return Err(format!(
             "a `{}` is too long: pass a pointer to it",
             layout.wgsl

@@ -11,6 +11,7 @@ use super::rows::{Rows, Transfer};
 use crate::device::queue::{Bound, Dispatch, Recorder};
 use crate::device::{DeviceShared, capture};
 use crate::memory::MemoryError;
+use crate::memory::own_kernel::own_pipeline;
 
 const SOURCE: &str = include_str!("../../../shaders/copy_rows.wgsl");
 /// The most invocations of a dispatch: 65,535 work-groups of 64, the least limit of adapters.
@@ -189,7 +190,7 @@ fn dispatch(
         .extensions
         .memory
         .copy_rows
-        .get_or_init(|| pipeline(&device.raw));
+        .get_or_init(|| own_pipeline(&device.raw, "tombolo copy of rows", SOURCE));
     let alignment = u64::from(device.limits.min_storage_buffer_offset_alignment).max(4);
     let figures = Figures::of(transfer, (first, count), alignment);
     let parameters = figures.parameters;
@@ -233,21 +234,6 @@ fn dispatch(
     };
     queue.launch(pipeline, &[bound], &[], &Dispatch::Direct(groups), u64::MAX);
     None
-}
-
-fn pipeline(device: &wgpu::Device) -> wgpu::ComputePipeline {
-    let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
-        label: Some("tombolo copy of rows"),
-        source: wgpu::ShaderSource::Wgsl(SOURCE.into()),
-    });
-    device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-        label: Some("tombolo copy of rows"),
-        layout: None,
-        module: &module,
-        entry_point: Some("main"),
-        compilation_options: wgpu::PipelineCompilationOptions::default(),
-        cache: None,
-    })
 }
 
 #[cfg(test)]

@@ -254,7 +254,7 @@ fn padding_is_written_as_zero() {
 
 #[test]
 fn what_does_not_fit_is_told_with_the_function() {
-    let cases: [(&str, &[usize], usize, &str); 9] = [
+    let cases: [(&str, &[usize], usize, &str); 10] = [
         (
             "fn f(x: u32)",
             &[8],
@@ -282,6 +282,13 @@ fn what_does_not_fit_is_told_with_the_function() {
         (
             "fn f(x: array<u32, 2000>)",
             &[8000],
+            0,
+            "is too long: pass a pointer",
+        ),
+        // 1,200 words.
+        (
+            "fn f(x: array<u64, 600>)",
+            &[4800],
             0,
             "is too long: pass a pointer",
         ),
