@@ -3,14 +3,16 @@
 
 use crate::cases;
 use crate::harness::Fixture;
-use crate::mirror::{increment, kernel, mirrored, open};
-use tombolo::{DeviceGlobal, device::Aspect, heap::HeapError};
+use crate::mirror::{increment, kernel, list, mirrored, open};
+use tombolo::{Device, DeviceGlobal, Ptr, SharedHeap, device::Aspect, heap::HeapError};
 
 cases![
     a_shadow_ends_where_the_heap_was_cut_off,
     what_was_allocated_before_a_loss_reaches_other_devices,
     globals_in_the_heap_come_down,
     one_half_word_of_a_page_is_enough_to_be_found,
+    kernels_that_only_read_leave_nothing_to_search,
+    readers_on_two_devices_send_each_other_nothing,
 ];
 
 /// The host compares with a shadow where a device works in place beside a mirror. Behind the end of a heap that gave memory
@@ -134,4 +136,91 @@ fn one_half_word_of_a_page_is_enough_to_be_found(f: &Fixture) {
         });
         assert_eq!(missed, None, "shifted by {shift}");
     }
+}
+
+/// Adds up the values of a list, into a place in the heap that is an argument.
+const SUM: &str = "
+struct Node { value: f32, tag: u32, next: usm_ptr }
+@group(0) @binding(0) var<uniform> first: usm_ptr;
+@group(0) @binding(1) var<storage, read_write> sum: array<f32>;
+@compute @workgroup_size(1) fn main() {
+    var p = first;
+    var total = 0.0;
+    while !usm_is_null(p) { let n = usm_Node(p); total += n.value; p = n.next; }
+    sum[0] = total;
+}";
+
+fn sum(device: &Device, heap: &SharedHeap, nodes: u32) -> Ptr<f32> {
+    let first = list(heap, nodes);
+    let place = heap.alloc_bytes(4096, 4096).unwrap().cast::<f32>();
+    heap.fill(place, -1.0, 1024).unwrap();
+    let kernel = kernel(device, SUM);
+    let launch = kernel.launch().value("first", &first);
+    let mut launch = launch.pointer("sum", place, 1).workgroups(1);
+    launch.submit().unwrap();
+    place
+}
+
+/// What has come down from mirrors, and how much of the heap was searched, during some work.
+fn came_down(heap: &SharedHeap, work: impl FnOnce()) -> (u64, u64) {
+    let before = heap.mirror_statistics();
+    work();
+    let after = heap.mirror_statistics();
+    (
+        after.downloaded - before.downloaded,
+        after.searched - before.searched,
+    )
+}
+
+/// Such a kernel writes its arguments at most, whose place is known.
+fn kernels_that_only_read_leave_nothing_to_search(f: &Fixture) {
+    let (_context, device, heap) = open(f);
+    let place = sum(&device, &heap, 100);
+    let look = || assert_eq!(heap.read(place, 2).unwrap(), [4950.0, -1.0]);
+    // The page of the sum.
+    assert_eq!(came_down(&heap, look), (4096, 0));
+    // A kernel that writes through a pointer may have written anywhere.
+    let touch = kernel(
+        &device,
+        "alias Words = array<u32>;
+        @group(0) @binding(0) var<uniform> at: usm_ptr;
+        @compute @workgroup_size(1) fn main() {
+            let words = usm_Words(at);
+            words[3] = 0x40a00000u;
+        }",
+    );
+    let launch = touch.launch().value("at", &place).workgroups(1);
+    { launch }.submit().unwrap();
+    let look = || assert_eq!(heap.read(place, 4).unwrap(), [4950.0, -1.0, -1.0, 5.0]);
+    let (down, searched) = came_down(&heap, look);
+    assert!(down > 4096 && searched >= 4096, "{down} {searched}");
+}
+
+/// Turns of devices that read bring nothing down but the pages of their arguments.
+fn readers_on_two_devices_send_each_other_nothing(f: &Fixture) {
+    let (context, device, heap) = open(f);
+    let other = mirrored(&context, f);
+    // The first time a device is sent everything that is not zero, which is looked for.
+    for device in [&device, &other] {
+        sum(device, &heap, 1);
+    }
+    drop(heap.host().unwrap());
+    let (mut places, mut expected) = (Vec::new(), Vec::new());
+    let seen = came_down(&heap, || {
+        for nodes in 1..5 {
+            for device in [&device, &other] {
+                places.push(sum(device, &heap, nodes));
+                expected.push((0..nodes).map(|tag| tag as f32).sum::<f32>());
+            }
+        }
+        device.finish().unwrap();
+        other.finish().unwrap();
+    });
+    let looks = came_down(&heap, || {
+        let values: Vec<f32> = (places.iter())
+            .map(|&place| heap.read(place, 1).unwrap()[0])
+            .collect();
+        assert_eq!(values, expected);
+    });
+    assert_eq!((seen.0 + looks.0, seen.1 + looks.1), (8 * 4096, 0));
 }

@@ -103,6 +103,12 @@ impl Compiled {
         self.globals.as_ref()?.binding
     }
 
+    /// The kernel writes a device global.
+    pub(crate) fn writes_globals(&self) -> bool {
+        let globals = self.globals.as_ref();
+        globals.is_some_and(|globals| globals.instances.iter().any(|&(_, writable)| writable))
+    }
+
     /// Rows of the argument table.
     pub(crate) fn table_rows(&self) -> usize {
         let globals = self
@@ -143,6 +149,8 @@ pub(crate) struct HeapUse {
     pub(crate) follows: bool,
     /// The segments are bound for reading alone.
     pub(crate) read_only: bool,
+    /// The kernel may write through pointers, or to arguments that the kernel reaches in the same way.
+    pub(crate) writes: bool,
     /// Where atomics have 64 bits, the number of the first second binding of a segment.
     pub(crate) wide: Option<u32>,
 }
@@ -158,6 +166,7 @@ impl HeapUse {
             tables: facts.tables,
             follows: facts.follows,
             read_only: false,
+            writes: facts.writes,
             wide: facts.wide.then(|| heap.first_wide()),
         }
     }

@@ -155,7 +155,8 @@ impl Launch {
     /// What the launch may write of the shared heap.
     fn heap_writes(&self) -> Writes {
         let globals = (self.settings.globals.as_ref()).is_some_and(|globals| globals.in_heap());
-        if self.kernel.shared.compiled.heap.is_some() || globals {
+        let compiled = &self.kernel.shared.compiled;
+        if compiled.heap.is_some_and(|heap| heap.writes) || (globals && compiled.writes_globals()) {
             return Writes::Anywhere;
         }
         let arguments = self.kernel.interface().arguments.iter().zip(&self.given);

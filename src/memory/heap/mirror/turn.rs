@@ -16,7 +16,7 @@ use crate::memory::buffer::BufferView;
 /// A command's possible writes to the heap.
 #[derive(Debug, Clone)]
 pub(crate) enum Writes {
-    /// Anywhere: a kernel that follows pointers.
+    /// Anywhere: a kernel that writes through pointers.
     Anywhere,
     /// Bytes at the given addresses, and nothing else.
     Ranges(SmallVec<[Range<u64>; 4]>),
