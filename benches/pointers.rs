@@ -31,7 +31,7 @@ const NODES: usize = 1024;
 /// that no loop is guarded.
 const STEPS: u32 = 3000;
 
-/// The runtime makes no larger segments, whatever the adapter can bind.
+/// Segments of the heap in the rows of two, where the adapter binds as much: larger ones would only cost memory.
 const LARGEST_SEGMENT: u64 = 1 << 29;
 
 fn main() -> Result<(), Error> {
@@ -336,7 +336,10 @@ fn two_segments(context: &Context, adapter: &AdapterDescription) -> Result<[Vec<
     let bound = HeapSize::Bytes(segment + segment / 2);
     let context = Context::with_heap(context.backends(), bound)?;
     let heap = context.heap()?;
-    let device = open(&context, adapter, false)?;
+    let mut options = DeviceOptions::default();
+    options.checked_pointers = false;
+    options.storage_binding_bytes = Some(segment);
+    let device = context.device_at_with(adapter.index, options)?;
     let first = empty_nodes(&heap, NODES / 2)?;
     // Small allocations would go to gaps in the first segment: the last filler itself holds the others.
     let mut filler = heap.alloc_bytes(FILLER, 16)?;

@@ -48,12 +48,22 @@ pub(crate) trait HeapSource {
     ) -> Result<HeapShape, Box<dyn Error>>;
 }
 
-/// Bytes of a whole segment on a device: the largest power of two within its binding limit.
+/// The most bytes of a segment: places in a segment are counted in 32 bits, with a member's offset on top, and drivers count them
+/// with a sign.
+const MOST_SEGMENT_BYTES: u64 = 1 << 31;
+
+/// Bytes of a whole segment of the shared heap on a device: the largest power of two within its binding limit.
 pub(crate) fn segment_bytes(limits: &wgpu::Limits) -> u64 {
-    let most = limits
-        .max_storage_buffer_binding_size
+    1 << own_segment_bytes(limits).ilog2()
+}
+
+/// The most bytes of a segment of a device's own memory, which begins anywhere: whole pages within its binding limit.
+pub(crate) fn own_segment_bytes(limits: &wgpu::Limits) -> u64 {
+    let most = (limits.max_storage_buffer_binding_size)
         .min(limits.max_buffer_size)
-        .max(1);
-    // Some drivers report a round number and refuse exactly that much.
-    (1 << most.ilog2()).min(1 << 29)
+        .min(MOST_SEGMENT_BYTES);
+    match most >> 12 << 12 {
+        0 => most.max(1),
+        pages => pages,
+    }
 }

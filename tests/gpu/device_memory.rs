@@ -16,6 +16,7 @@ cases![
     lists_of_device_and_shared_nodes,
     device_pointers_are_arguments,
     memory_is_reused_and_grows,
+    a_chain_leads_through_many_segments,
     memory_of_another_device_is_not_ones_own,
     wrong_pointers_are_refused,
 ];
@@ -206,6 +207,81 @@ fn memory_is_reused_and_grows(f: &Fixture) {
         device.malloc::<u64>(usize::MAX).unwrap_err(),
         HeapError::TooLarge { .. }
     ));
+}
+
+/// As many segments as every adapter binds at once, and a node in each: kernels find the segment by halving.
+fn a_chain_leads_through_many_segments(f: &Fixture) {
+    const SEGMENT: u64 = 1 << 20;
+    const SEGMENTS: usize = 6;
+    for checked in [false, true] {
+        // In a context of its own, whose heap is laid out for segments so small.
+        let device = f.open_alone(|options| {
+            options.unified_memory = Some(false);
+            options.checked_pointers = checked;
+            options.storage_binding_bytes = Some(SEGMENT);
+        });
+        // A block fills a segment, so that each has another tag; the node lies at the end.
+        let blocks: Vec<Ptr<u8>> = (0..SEGMENTS)
+            .map(|_| device.malloc(SEGMENT as usize).unwrap())
+            .collect();
+        let mut tags: Vec<u64> = blocks.iter().map(|block| block.address() >> 48).collect();
+        tags.dedup();
+        assert_eq!(tags.len(), SEGMENTS);
+        let nodes: Vec<Ptr<Node>> = (blocks.iter())
+            .map(|block| block.byte_add(SEGMENT - size_of::<Node>() as u64).cast())
+            .collect();
+        let shared = device.heap().unwrap().alloc(Ptr::<Node>::null()).unwrap();
+        let chain = [3, 0, 5, 2, 4, 1];
+        let next = |at: usize| chain.get(at + 1).map_or(shared.cast(), |&next| nodes[next]);
+        for (at, &node) in chain.iter().enumerate() {
+            let value = Node {
+                value: 1 << (4 * node),
+                tag: 0,
+                next: next(at),
+            };
+            let words: &[u32] = bytemuck::cast_slice(std::slice::from_ref(&value));
+            let buffer = device.buffer(words).unwrap();
+            buffer
+                .copy_to_heap(0, nodes[node].cast::<u32>(), 4)
+                .unwrap();
+        }
+        let program = Program::new(
+            "chain.wgsl",
+            "struct Node { value: u32, tag: u32, next: usm_ptr }
+            @group(0) @binding(0) var<uniform> first: usm_ptr;
+            @group(0) @binding(1) var<storage, read_write> sums: array<u32>;
+            @compute @workgroup_size(1) fn main() {
+                var p = first;
+                var sum = 0u;
+                for (var i = 0u; i < 6u; i++) {
+                    let n = usm_Node(p);
+                    sum = sum * 3u + n.value;
+                    n.tag = sum;
+                    p = n.next;
+                }
+                sums[0] = sum;
+            }",
+        );
+        let kernel = device.kernel(&program.unwrap(), "main", &Constants::new());
+        let sums: DeviceBuffer<u32> = device.buffer(&[u32::MAX; 2]).unwrap();
+        let launch = kernel.as_ref().unwrap().launch();
+        let launch = launch
+            .value("first", &nodes[chain[0]])
+            .buffer("sums", &sums);
+        { launch.workgroups(1) }.submit().unwrap().wait().unwrap();
+        let mut sum = 0u32;
+        for node in chain {
+            sum = sum.wrapping_mul(3).wrapping_add(1 << (4 * node));
+            let seen: DeviceBuffer<u32> = device.zeroed(2).unwrap();
+            seen.copy_from_heap(0, nodes[node].cast::<u32>(), 2)
+                .unwrap();
+            assert_eq!(seen.read().unwrap(), [1 << (4 * node), sum]);
+        }
+        assert_eq!(sums.read().unwrap(), [sum, u32::MAX]);
+        blocks
+            .into_iter()
+            .for_each(|block| device.free(block).unwrap());
+    }
 }
 
 fn memory_of_another_device_is_not_ones_own(f: &Fixture) {

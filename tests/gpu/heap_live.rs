@@ -302,7 +302,7 @@ fn its_size_is_fixed_and_told(f: &Fixture) {
     told(HeapSize::Bytes(40 << 20), 40 << 20);
     // No more than one binding of the device.
     let binding = f.device.capabilities().storage_binding_bytes;
-    let binding = (1 << binding.ilog2()).min(512u64 << 20);
+    let binding = (1 << binding.ilog2()).min(2u64 << 30);
     if binding <= 128 << 20 {
         told(HeapSize::Bytes(1 << 30), binding);
     }

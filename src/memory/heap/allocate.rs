@@ -255,7 +255,7 @@ impl HeapShared {
              device buffer"
         } else {
             "an allocation lies in one segment, which is what every device of the context binds at once \
-             (max_storage_buffer_binding_size, and 512 MiB in any case); allocate it in parts, or use a device buffer"
+             (max_storage_buffer_binding_size, and 2 GiB in any case); allocate it in parts, or use a device buffer"
         };
         HeapError::TooLarge {
             bytes,

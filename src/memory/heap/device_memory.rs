@@ -22,7 +22,7 @@ use super::HeapError;
 use super::allocation_table::{AllocationTable, Block, Place, Upload, Whereabouts, place};
 use crate::addresses::granules::DEVICE_GRANULE;
 use crate::addresses::region::{Allocation, Region, RegionOptions};
-use crate::device::heap_shape::segment_bytes;
+use crate::device::heap_shape::own_segment_bytes;
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, capture, unique_id};
 use crate::memory::buffer::{BufferShared, BufferView};
@@ -262,7 +262,7 @@ impl DeviceMemory {
         let align = align.max(DEVICE_GRANULE);
         let mut state = lock(&memory(device).segments);
         let state = &mut *state;
-        let step = segment_bytes(&device.limits);
+        let step = own_segment_bytes(&device.limits);
         let region = state.region.get_or_insert_with(|| {
             Region::new(RegionOptions::default().with_growth(step).with_lookup(true))
         });
@@ -277,14 +277,16 @@ impl DeviceMemory {
         let allocation = match region.allocate(bytes, align) {
             Ok(allocation) => allocation,
             Err(_) => {
+                // Segments that the driver gives no memory for are no room.
                 let full = |region: &Region| {
                     let stats = region.stats();
                     HeapError::OutOfMemory {
                         bytes,
                         in_use: stats.in_use,
-                        bound: most as u64 * step,
+                        bound: stats.capacity,
                         largest_free: stats.largest_free,
-                        instead: "free something, or use the shared heap or a device buffer",
+                        instead: "the driver gives the device no memory for another segment: free something, or use the \
+                                  shared heap",
                     }
                 };
                 if state.buffers.len() >= most {

@@ -9,7 +9,7 @@
 //!
 //! # An allocation lies in one segment
 //!
-//! That limits an allocation to what every device of the context binds at once, 512 MiB at most. Segments of 128 MiB, which
+//! That limits an allocation to what every device of the context binds at once, 2 GiB at most. Segments of 128 MiB, which
 //! every adapter binds, are laid out first, so that a device opened later can bind the heap, too; an allocation that fits none of
 //! them gets a wider one, and a later device that binds less is refused. Letting an allocation straddle a boundary was considered: the
 //! host would not mind, and a pointer's segment bits say where each *byte* is. But kernels choose the binding once for

@@ -13,6 +13,8 @@
 //! by the pointer, is no faster than the choice on the H200 and not to be had in wgpu on lavapipe; a loop for each
 //! segment is fast where chains stay in one for long, and slowest where they do not.
 
+use std::ops::Range;
+
 use naga::{BinaryOperator as Op, Scalar, ScalarKind};
 
 use super::builder::{Builder, Value};
@@ -55,37 +57,41 @@ impl Builder<'_> {
     pub fn in_binding(&mut self, place: &Place, access: &mut dyn FnMut(&mut Self, Value)) {
         match place.array {
             Some(array) => access(self, array),
-            None => self.in_binding_from(place, 0, self.heap.variables.len(), access),
+            None => self.in_one_of(place, 0..self.heap.variables.len(), access),
         }
     }
 
-    fn in_binding_from(
+    /// Runs `access` for the one of `bindings` that the place selects, by halving: a card's memory takes up to sixty-four.
+    fn in_one_of(
         &mut self,
         place: &Place,
-        first: usize,
-        bindings: usize,
+        bindings: Range<usize>,
         access: &mut dyn FnMut(&mut Self, Value),
     ) {
-        let Some(variable) = self.heap.variables.get(first) else {
-            return;
-        };
-        let array = self.global(*variable);
         let selector = match place.root.selector {
-            Some(selector) if first + 1 < bindings => selector,
-            _ => return access(self, array),
+            Some(selector) if bindings.len() > 1 => selector,
+            _ => {
+                let Some(&variable) = self.heap.variables.get(bindings.start) else {
+                    return;
+                };
+                let array = self.global(variable);
+                return access(self, array);
+            }
         };
-        let is_first = match bindings {
+        let middle = bindings.start + bindings.len() / 2;
+        let is_below = match self.heap.variables.len() {
+            // Of two bindings the selector is the test itself.
             2 => selector,
-            _ => self.with(Op::Equal, selector, first as u32),
+            _ => self.with(Op::Less, selector, middle as u32),
         };
         let outer = self.open();
-        access(self, array);
+        self.in_one_of(place, bindings.start..middle, access);
         let accept = self.close(outer);
         let outer = self.open();
-        self.in_binding_from(place, first + 1, bindings, access);
+        self.in_one_of(place, middle..bindings.end, access);
         let reject = self.close(outer);
         self.push(naga::Statement::If {
-            condition: is_first,
+            condition: is_below,
             accept,
             reject,
         });
