@@ -59,8 +59,10 @@ pub(crate) fn segment_bytes(limits: &wgpu::Limits) -> u64 {
 
 /// The most bytes of a segment of a device's own memory, which begins anywhere: whole pages within its binding limit.
 pub(crate) fn own_segment_bytes(limits: &wgpu::Limits) -> u64 {
+    // SwiftShader names a longest buffer and refuses exactly that much: its memory would need room for the alignment, too.
+    let buffer = limits.max_buffer_size - limits.max_buffer_size / 1024;
     let most = (limits.max_storage_buffer_binding_size)
-        .min(limits.max_buffer_size)
+        .min(buffer)
         .min(MOST_SEGMENT_BYTES);
     match most >> 12 << 12 {
         0 => most.max(1),

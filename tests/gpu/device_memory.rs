@@ -17,6 +17,7 @@ cases![
     device_pointers_are_arguments,
     memory_is_reused_and_grows,
     a_chain_leads_through_many_segments,
+    a_segment_is_as_long_as_a_binding,
     memory_of_another_device_is_not_ones_own,
     wrong_pointers_are_refused,
 ];
@@ -209,6 +210,34 @@ fn memory_is_reused_and_grows(f: &Fixture) {
     ));
 }
 
+/// Follows six pointers, and notes in each node what has been seen.
+const CHAIN: &str = "
+struct Node { value: u32, tag: u32, next: usm_ptr }
+@group(0) @binding(0) var<uniform> first: usm_ptr;
+@group(0) @binding(1) var<storage, read_write> sums: array<u32>;
+@compute @workgroup_size(1) fn main() {
+    var p = first;
+    var sum = 0u;
+    for (var i = 0u; i < 6u; i++) {
+        let n = usm_Node(p);
+        sum = sum * 3u + n.value;
+        n.tag = sum;
+        p = n.next;
+    }
+    sums[0] = sum;
+}";
+
+fn set(device: &Device, node: Ptr<Node>, value: u32, next: Ptr<Node>) {
+    let value = Node {
+        value,
+        tag: 0,
+        next,
+    };
+    let words: &[u32] = bytemuck::cast_slice(std::slice::from_ref(&value));
+    let buffer = device.buffer(words).unwrap();
+    buffer.copy_to_heap(0, node.cast::<u32>(), 4).unwrap();
+}
+
 /// As many segments as every adapter binds at once, and a node in each: kernels find the segment by halving.
 fn a_chain_leads_through_many_segments(f: &Fixture) {
     const SEGMENT: u64 = 1 << 20;
@@ -234,34 +263,9 @@ fn a_chain_leads_through_many_segments(f: &Fixture) {
         let chain = [3, 0, 5, 2, 4, 1];
         let next = |at: usize| chain.get(at + 1).map_or(shared.cast(), |&next| nodes[next]);
         for (at, &node) in chain.iter().enumerate() {
-            let value = Node {
-                value: 1 << (4 * node),
-                tag: 0,
-                next: next(at),
-            };
-            let words: &[u32] = bytemuck::cast_slice(std::slice::from_ref(&value));
-            let buffer = device.buffer(words).unwrap();
-            buffer
-                .copy_to_heap(0, nodes[node].cast::<u32>(), 4)
-                .unwrap();
+            set(&device, nodes[node], 1 << (4 * node), next(at));
         }
-        let program = Program::new(
-            "chain.wgsl",
-            "struct Node { value: u32, tag: u32, next: usm_ptr }
-            @group(0) @binding(0) var<uniform> first: usm_ptr;
-            @group(0) @binding(1) var<storage, read_write> sums: array<u32>;
-            @compute @workgroup_size(1) fn main() {
-                var p = first;
-                var sum = 0u;
-                for (var i = 0u; i < 6u; i++) {
-                    let n = usm_Node(p);
-                    sum = sum * 3u + n.value;
-                    n.tag = sum;
-                    p = n.next;
-                }
-                sums[0] = sum;
-            }",
-        );
+        let program = Program::new("chain.wgsl", CHAIN);
         let kernel = device.kernel(&program.unwrap(), "main", &Constants::new());
         let sums: DeviceBuffer<u32> = device.buffer(&[u32::MAX; 2]).unwrap();
         let launch = kernel.as_ref().unwrap().launch();
@@ -282,6 +286,36 @@ fn a_chain_leads_through_many_segments(f: &Fixture) {
             .into_iter()
             .for_each(|block| device.free(block).unwrap());
     }
+}
+
+/// Nodes at both ends of the longest segment, and not a page more.
+fn a_segment_is_as_long_as_a_binding(f: &Fixture) {
+    let device = f.open_alone(|options| options.unified_memory = Some(false));
+    let limits = device.raw().limits();
+    let binding = limits.max_storage_buffer_binding_size;
+    let buffer = limits.max_buffer_size - limits.max_buffer_size / 1024;
+    let most = binding.min(buffer).min(2 << 30) & !4095;
+    match device.malloc_bytes(most + 4096, 4096).unwrap_err() {
+        HeapError::TooLarge { bytes, limit, .. } => assert_eq!((bytes, limit), (most + 4096, most)),
+        other => panic!("{other}"),
+    }
+    let block = device.malloc_bytes(most, 4096).unwrap();
+    let ends = [0, most - size_of::<Node>() as u64].map(|at| block.byte_add(at).cast::<Node>());
+    set(&device, ends[0], 1, ends[1]);
+    set(&device, ends[1], 5, ends[0]);
+    let program = Program::new("chain.wgsl", CHAIN).unwrap();
+    let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
+    let sums: DeviceBuffer<u32> = device.buffer(&[u32::MAX; 2]).unwrap();
+    let launch = kernel
+        .launch()
+        .value("first", &ends[1])
+        .buffer("sums", &sums);
+    { launch.workgroups(1) }.submit().unwrap().wait().unwrap();
+    let sum = [5, 1, 5, 1, 5, 1]
+        .iter()
+        .fold(0, |sum, value| sum * 3 + value);
+    assert_eq!(sums.read().unwrap(), [sum, u32::MAX]);
+    device.free(block).unwrap();
 }
 
 fn memory_of_another_device_is_not_ones_own(f: &Fixture) {
