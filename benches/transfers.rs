@@ -7,13 +7,14 @@
 //! `read_into` goes to memory that is used again and again, on both sides. In rows that end with
 //! `_pinned` the runtime's side has pinned memory, and the other side copies between ordinary and staging memory. In rows that
 //! begin with `buffer_` the runtime's side has a buffer of the context, which keeps what is written on the host as well: one copy
-//! more than by hand. The last lines are the rows: `ratio <row> = <median> (<min>..<max>) goal <= <limit>`.
+//! more than by hand. Rows that begin with `launch_` launch a kernel and read what it wrote; by hand both are one submission.
+//! The last lines are the rows: `ratio <row> = <median> (<min>..<max>) goal <= <limit>`.
 
 mod support;
 
-use tombolo::{Context, Device, DeviceBuffer};
+use tombolo::{Constants, Context, Device, DeviceBuffer, Program};
 
-use support::{Error, pairs, word};
+use support::{Error, Raw, pairs, word};
 
 /// Pairs measured for each row.
 const PAIRS: usize = 11;
@@ -34,6 +35,12 @@ fn main() -> Result<(), Error> {
         let mut row = |label: &str, limit: f64, ratios: Vec<f64>| {
             rows.push(support::row(label, name, limit, ratios));
         };
+        // Where the host waits for a card, waiting awake is most of what there is to win.
+        let launch_read = match device.capabilities().software {
+            true => 1.25,
+            false => 0.6,
+        };
+        row("launch_read_4k", launch_read, launch_reads(&device)?);
         row("read_4k", 1.25, reads(&device, SMALL, TIMES)?);
         row("write_4k", 1.25, writes(&device, &[9; SMALL], TIMES)?);
         row("read_64m", 1.10, reads(&device, LARGE, 1)?);
@@ -59,6 +66,11 @@ fn main() -> Result<(), Error> {
             huge.write(0, &vec![1; HUGE])?;
             assert_eq!(huge.read()?.len(), HUGE);
         }
+        row(
+            "launch_read_4k_after_256m",
+            launch_read,
+            launch_reads(&device)?,
+        );
         row("read_4k_after_256m", 1.25, reads(&device, SMALL, TIMES)?);
         row(
             "write_4k_after_256m",
@@ -93,6 +105,51 @@ fn reads(device: &Device, bytes: usize, times: usize) -> Result<Vec<f64>, Error>
                 let mut values = Vec::new();
                 read_by_hand(device, &data, &staging, |bytes| values = bytes.to_vec())?;
                 assert_eq!(values[0], 7);
+            }
+            Ok(())
+        },
+    )
+}
+
+/// Adds one to 1,024 words.
+const ADD: &str = "@group(0) @binding(0) var<storage, read_write> data: array<u32>;
+@compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) { data[id.x] += 1u; }";
+
+/// Launches whose 4 KiB are read into a new vector each time, against the same by hand.
+fn launch_reads(device: &Device) -> Result<Vec<f64>, Error> {
+    let words = SMALL / 4;
+    let groups = (words / 64) as u32;
+    let program = Program::new("add.wgsl", ADD)?;
+    let kernel = device.kernel(&program, "main", &Constants::new())?;
+    let [ours, theirs] = [
+        device.buffer(&vec![0u32; words])?,
+        device.buffer(&vec![0u32; words])?,
+    ];
+    device.finish()?;
+    let staging = download(device, SMALL);
+    let raw = Raw::new(device, ADD, &[theirs.raw()]);
+    let (mut launched, mut launched_by_hand) = (0, 0);
+    pairs(
+        PAIRS,
+        || {
+            for _ in 0..TIMES {
+                let launch = kernel.launch().buffer("data", &ours);
+                { launch.workgroups(groups) }.submit()?;
+                launched += 1;
+                assert_eq!(ours.read()?[words - 1], launched);
+            }
+            Ok(())
+        },
+        || {
+            for _ in 0..TIMES {
+                let mut encoder = device.raw().create_command_encoder(&Default::default());
+                raw.encode(&mut encoder, 1, groups);
+                let mut values = Vec::new();
+                read_encoded(device, encoder, theirs.raw(), &staging, |bytes| {
+                    values = bytemuck::pod_collect_to_vec::<u8, u32>(bytes);
+                })?;
+                launched_by_hand += 1;
+                assert_eq!(values[words - 1], launched_by_hand);
             }
             Ok(())
         },
@@ -178,8 +235,19 @@ fn read_by_hand(
     staging: &wgpu::Buffer,
     take: impl FnOnce(&[u8]),
 ) -> Result<(), Error> {
-    let mut encoder = device.raw().create_command_encoder(&Default::default());
-    encoder.copy_buffer_to_buffer(data.raw(), 0, staging, 0, staging.size());
+    let encoder = device.raw().create_command_encoder(&Default::default());
+    read_encoded(device, encoder, data.raw(), staging, take)
+}
+
+/// Reads a buffer behind the commands of `encoder`.
+fn read_encoded(
+    device: &Device,
+    mut encoder: wgpu::CommandEncoder,
+    data: &wgpu::Buffer,
+    staging: &wgpu::Buffer,
+    take: impl FnOnce(&[u8]),
+) -> Result<(), Error> {
+    encoder.copy_buffer_to_buffer(data, 0, staging, 0, staging.size());
     let index = device.raw_queue().submit([encoder.finish()]);
     staging.map_async(wgpu::MapMode::Read, .., |mapped| {
         mapped.expect("it is mapped")

@@ -311,7 +311,7 @@ pub mod calls {
 /// Servers: kernels that stay on a device, for threads and other kernels to call their functions.
 pub mod server {
     pub use crate::persistent::{
-        CallArguments, CallError, CallResult, CallSequence, DeviceFunction, HostServer,
+        BatchRoute, CallArguments, CallError, CallResult, CallSequence, DeviceFunction, HostServer,
         HostServerBuilder, LatencyHistogram, LeasePolicy, PendingCall, PersistentKernel,
         PersistentKernelBuilder, PooledCall, PooledFunction, ServerError, ServerFailure,
         ServerPool, ServerStatistics,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::PersistentKernel;
 use super::arguments::Arguments;
 use super::callers::Recipe;
+use super::direct::BatchRoute;
 use super::error::ServerError;
 use super::policy::LeasePolicy;
 use crate::device::Device;
@@ -38,6 +39,7 @@ pub struct PersistentKernelBuilder {
     lanes: Option<usize>,
     groups: usize,
     callers: usize,
+    route: BatchRoute,
     pub(super) arguments: Arguments,
     /// Has the written kernel misbehave.
     #[cfg(test)]
@@ -62,6 +64,7 @@ impl PersistentKernel {
             lanes: None,
             groups: 1,
             callers: 0,
+            route: BatchRoute::default(),
             arguments: Arguments::default(),
             #[cfg(test)]
             spoil: None,
@@ -215,6 +218,13 @@ impl PersistentKernelBuilder {
     /// as far as they do not wait.
     pub fn callers(mut self, devices: usize) -> Self {
         self.callers = devices;
+        self
+    }
+
+    /// Sets how batches of calls reach the server where its kernel stays on the device; see [`BatchRoute`]. In slices the
+    /// choice means nothing.
+    pub fn batch_route(mut self, route: BatchRoute) -> Self {
+        self.route = route;
         self
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::admission::Admission;
 use super::bulk::Bulks;
+use super::direct::Direct;
 use super::error::{CallError, ServerFailure};
 use super::frame::Frame;
 use super::interrupts::Interrupts;
@@ -98,6 +99,8 @@ pub(super) struct Core {
     /// Where calls travel in slices: the path for single calls, and the path for slices written by callers.
     pub packer: Option<Packer>,
     pub bulks: Bulks,
+    /// Where the kernel stays on the device: launches for batches of calls.
+    pub direct: Option<Direct>,
     pub slices: Option<Mutex<Slices>>,
     /// Callers moving slices while waiting, and whether a caller found the slices taken.
     pub drivers: AtomicUsize,
@@ -155,6 +158,7 @@ impl Core {
             remote_launches: AtomicUsize::new(0),
             packer: None,
             bulks: Bulks::default(),
+            direct: None,
             slices: None,
             drivers: AtomicUsize::new(0),
             turn_wanted: AtomicBool::new(false),

@@ -7,7 +7,8 @@
 //!   a server stands; [`statistics`]: why leases ended; [`latency`]: how long calls take; [`corruption`]: writes of a
 //!   device that no server makes.
 //! - [`sliced`]: the same where running kernels do not see what the host writes: calls travel in launches; [`driver`]:
-//!   which threads move them; [`bulk`]: many calls at a time; [`packed`]: their kernels.
+//!   which threads move them; [`bulk`]: many calls at a time; [`packed`]: their kernels; [`direct`]: many calls at a time beside a
+//!   kernel that stays.
 //! - [`function`]: typed calls; [`signature`]: whether Rust's types fit a handler's; [`port_client`]: a single call at
 //!   a single port; [`urgent`]: calls that go before others.
 //! - `model` explores how leases hand over, step by step; `tests_loom` what threads of the host do beside each other.
@@ -38,6 +39,7 @@ mod bulk;
 mod callers;
 mod core;
 mod corruption;
+mod direct;
 mod driver;
 mod error;
 mod frame;
@@ -95,6 +97,7 @@ use crate::rpc::is_server_thread;
 use crate::rpc::port;
 
 pub use builder::PersistentKernelBuilder;
+pub use direct::BatchRoute;
 pub use error::{CallError, ServerError, ServerFailure};
 pub use function::DeviceFunction;
 pub use latency::LatencyHistogram;

@@ -50,6 +50,11 @@ impl Packer {
         }
     }
 
+    /// Work-groups for so many calls.
+    pub fn groups(&self, calls: usize) -> u32 {
+        self.recipe.shape.groups(calls)
+    }
+
     /// The kernel for the given function of the server.
     pub fn packed(&self, core: &Core, opcode: u32) -> Result<Arc<Packed>, LaunchError> {
         let place = Arc::clone(lock(&self.kernels).entry(opcode).or_default());

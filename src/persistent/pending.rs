@@ -255,7 +255,8 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
 
     /// Calls the function with each of `arguments`, as many at a time as there are ports, and gives the results in the
     /// same order. The server is told of all calls posted together at once. Where calls travel in slices, up to half as
-    /// many calls as there are ports go together, through a separate kernel compiled for the first batch of a function.
+    /// many calls as there are ports go together, through a separate kernel compiled for the first batch of a function. Large
+    /// batches have launches of their own where that is faster ([`BatchRoute`](crate::server::BatchRoute)).
     pub fn call_many(&self, arguments: &[A]) -> Vec<Result<R, CallError>> {
         let mut results = Vec::with_capacity(arguments.len());
         self.call_each(arguments, &mut results);
@@ -288,6 +289,13 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
         );
         if let Some(packer) = &self.callee().core.packer {
             return self.call_in_slices(arguments, packer, results);
+        }
+        let mut arguments = arguments;
+        if let (Some(direct), Priority::Ordinary) = (&self.callee().core.direct, self.priority)
+            && direct.takes(&self.callee().handler, arguments.len())
+        {
+            let done = self.call_in_launches(direct, arguments, results);
+            arguments = &arguments[done..];
         }
         let client = self.client();
         let mut words = vec![0; A::words()];

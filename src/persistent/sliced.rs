@@ -5,6 +5,7 @@
 mod flight;
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
@@ -57,6 +58,11 @@ impl Answering {
         let raw = memory.raw().clone();
         let read = DeviceBuffer::wrap(&device.shared, raw, words as u64);
         Ok(Self { memory, read })
+    }
+
+    /// Asks for words of the answers.
+    pub fn read_back(&self, range: Range<u64>) -> Result<ReadBack<u32>, MemoryError> {
+        self.read.read_back(range)
     }
 }
 

@@ -83,6 +83,7 @@ mod persistent_batches;
 mod persistent_calls;
 mod persistent_cancel;
 mod persistent_groups;
+mod persistent_launches;
 mod persistent_leases;
 mod persistent_pool;
 mod persistent_sliced;
@@ -253,6 +254,7 @@ fn main() -> std::process::ExitCode {
         persistent_calls::CASES,
         persistent_cancel::CASES,
         persistent_groups::CASES,
+        persistent_launches::CASES,
         persistent_leases::CASES,
         persistent_pool::CASES,
         persistent_sliced::CASES,

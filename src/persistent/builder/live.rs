@@ -15,8 +15,10 @@ use crate::persistent::block::{Block, can_share};
 use crate::persistent::callers::{Callers, Recipe};
 use crate::persistent::core::Core;
 use crate::persistent::corruption::Missed;
+use crate::persistent::direct::{self, Direct};
 use crate::persistent::error::ServerError;
 use crate::persistent::frame::{Frame, places};
+use crate::persistent::packed::Packer;
 use crate::persistent::relay::Relay;
 use crate::persistent::yielding::Yielding;
 use crate::persistent::{PersistentKernel, Runner, State, spawn};
@@ -57,6 +59,10 @@ impl PersistentKernelBuilder {
             FollowedHeap::BetweenLaunches => return self.start_between_launches(plan, recipe),
         };
         let launch = self.polling_launch(&plan, &kernel, &frame)?;
+        let packer = Packer::new(recipe.clone(), direct::MOST);
+        // Where one call at a time is served, the handlers may rely on that.
+        let beside = plan.together.is_none() && plan.servers() > 1;
+        let direct = Direct::new(&self.device, packer, &plan.handlers, (self.route, beside));
         let mut core = Core::new(
             unique_id(),
             Some(self.device.clone()),
@@ -68,6 +74,7 @@ impl PersistentKernelBuilder {
         core.heap = heap;
         core.sees_memory = !self.arguments.is_empty() || kernel.shared.compiled.globals.is_some();
         core.urgent = plan.urgent;
+        core.direct = Some(direct);
         let core = Arc::new(core);
         let resident: Arc<dyn Resident> = Arc::clone(&core) as _;
         (self.device.shared.residents).add(Arc::downgrade(&resident));

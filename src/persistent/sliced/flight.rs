@@ -233,7 +233,7 @@ impl Slices {
             true => u64::MAX - 1..u64::MAX,
             false => range,
         };
-        match answers.read.read_back(range) {
+        match answers.read_back(range) {
             Ok(answers) => Ok((event, answers)),
             Err(error) => {
                 self.lost = Some(event);
