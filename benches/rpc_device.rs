@@ -1,6 +1,7 @@
 //! Calls from threads of the host to functions that live on a device, on every adapter of the machine: how long one takes
 //! against a launch that is waited for, in raw wgpu; how many from 1 to 64 threads there are in the time of such a launch;
-//! how many 16 threads make that have several on their way each; the longest of 100,000 while leases end all the time, of which at least [`HAND_OVERS`] have to; what a launch takes that a
+//! how many 16 threads make that have several on their way each; how many there are in batches of one thread, in launches of
+//! their own and by ports; the longest of 100,000 while leases end all the time, of which at least [`HAND_OVERS`] have to; what a launch takes that a
 //! busy server makes room for, against one on a device without a server; what a server costs that nobody calls; and how many
 //! calls several work-groups serve of 16 threads, of a function that takes no time, of one that takes whole work-groups some
 //! microseconds, and of that in batches.
@@ -20,7 +21,7 @@ use support::{Error, Raw, Rows, seconds, word};
 use tombolo::{
     Constants, Context, Device, PersistentKernel, Program,
     device::ExecutionError,
-    server::{CallError, DeviceFunction, PendingCall},
+    server::{BatchRoute, CallError, DeviceFunction, PendingCall},
 };
 
 /// How often everything is measured.
@@ -31,6 +32,9 @@ const THREADS: [u32; 4] = [1, 4, 16, 64];
 
 /// Calls that each of 16 threads has on its way, and the ports of their server.
 const BEGUN: [(usize, usize); 2] = [(4, 64), (8, 128)];
+
+/// Calls of a batch.
+const BATCHES: [u32; 3] = [512, 4_096, 65_536];
 
 /// Work-groups of a server.
 const GROUPS: [usize; 3] = [1, 2, 8];
@@ -104,6 +108,24 @@ fn main() -> Result<(), Error> {
                     // Where the kernel has processors of its own.
                     let goal = (depth == 8 && !bench.plain.capabilities().software).then_some(8.0);
                     most.note(round, row, goal, rate / 1e6);
+                }
+            }
+            if wanted("call_all") {
+                for batch in BATCHES {
+                    for (route, suffix) in
+                        [(BatchRoute::Launches, ""), (BatchRoute::Ports, "_by_ports")]
+                    {
+                        let rate = bench.batches(batch, route)?;
+                        let row = format!("rate call_all_{batch}{suffix}_M/{name}");
+                        let is_asked = route == BatchRoute::Launches && batch >= 4_096;
+                        let is_card = !bench.plain.capabilities().software;
+                        most.note(
+                            round,
+                            row,
+                            (is_asked && is_card).then_some(20.0),
+                            rate / 1e6,
+                        );
+                    }
                 }
             }
             if wanted("groups") && round <= 3 {
@@ -238,6 +260,27 @@ impl Bench {
             Ok(())
         };
         rate_of(16, calls, calls_of)
+    }
+
+    /// Calls in a second, in batches of so many, to a server of its own.
+    fn batches(&self, batch: u32, route: BatchRoute) -> Result<f64, Error> {
+        const CALLS: u32 = 1 << 17;
+        let program = Program::new("server.wgsl", SERVER)?;
+        let builder = PersistentKernel::builder(self.server.device(), &program);
+        let server = builder.handler("bump").batch_route(route).start()?;
+        let bump: DeviceFunction<(u32,), u32> = server.function("bump")?;
+        let calls: Vec<(u32,)> = (0..batch).map(|x| (x,)).collect();
+        let expected: Vec<u32> = (1..=batch).collect();
+        // Drivers compile a kernel at its first launch.
+        assert!(bump.call_all(&calls)? == expected);
+        let times = (CALLS / batch).max(4);
+        let time = seconds(|| {
+            for _ in 0..times {
+                assert!(bump.call_all(&calls)? == expected);
+            }
+            Ok(())
+        })?;
+        Ok(f64::from(times * batch) / time)
     }
 
     /// Seconds of a call.
