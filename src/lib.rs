@@ -321,7 +321,9 @@ pub mod server {
 /// Internals of the macros.
 #[doc(hidden)]
 pub mod __private {
-    pub use crate::kernel::host_layout::{MaybeNested, NoLayout};
+    pub use crate::kernel::host_layout::{MaybeNested, NoLayout, SharedStructure};
+    #[cfg(not(target_family = "wasm"))]
+    pub use inventory;
 }
 
 #[cfg(doctest)]

@@ -6,6 +6,7 @@ use thiserror::Error;
 use super::constants::{ConstantInfo, ConstantType, ConstantValue, OverrideKey};
 use super::diagnostic::Diagnostic;
 use super::globals::GlobalConflict;
+use super::host_layout::LayoutDifference;
 use crate::error_text::debug_by_text;
 
 /// Incompatible options of a [`ProgramBuilder`](super::ProgramBuilder).
@@ -275,6 +276,20 @@ pub enum KernelError {
         /// The misfit.
         why: String,
     },
+    /// A structure that a function of the host takes or returns lies differently in Rust, or has fields of other types. The
+    /// Rust type is declared by [`shared!`](crate::shared), or named by
+    /// [`HostServicesBuilder::shared`](crate::calls::HostServicesBuilder::shared).
+    #[error(
+        "{value} of `{function}` is another structure in Rust: declare it alike on both sides: {difference}"
+    )]
+    HostCallLayout {
+        /// The signature of the function.
+        function: String,
+        /// The argument, or the result.
+        value: String,
+        /// The fields, with types and offsets of both.
+        difference: Box<LayoutDifference>,
+    },
     /// A request beyond this device or this kind of module.
     #[error("`{program}`: {what} is not supported: {why}")]
     FeatureNotSupported {
@@ -319,6 +334,7 @@ debug_by_text!(KernelError {
     Limit,
     Global,
     HostCall,
+    HostCallLayout,
     FeatureNotSupported,
     Pipeline,
 });

@@ -13,11 +13,15 @@ use std::fmt;
 use std::marker::PhantomData;
 
 mod compare;
+mod known;
 mod lookup;
 mod mismatch;
 mod render;
 mod text;
 
+#[doc(hidden)]
+pub use known::SharedStructure;
+pub(crate) use known::{KnownLayouts, ValueLayouts, difference};
 pub use mismatch::{LayoutDifference, LayoutFault, LayoutMismatch};
 pub(crate) use text::{faults, plain_name, rust_text, wgsl_text};
 
@@ -98,6 +102,11 @@ impl RustField {
     /// The layout of the structure in the field, or in an array there, where known.
     pub const fn nested(&self) -> Option<&'static RustLayout> {
         self.nested
+    }
+
+    /// The type of the field, as the compiler names the type.
+    fn full_type_name(&self) -> &'static str {
+        (self.type_name)()
     }
 
     /// The type of the field, without the modules in its names.
@@ -243,7 +252,8 @@ macro_rules! layout_of {
 
 /// Declares structures that host and kernels share: `#[repr(C)]` is added, and [`HostShareable`] implemented, so a
 /// structure's layout is `Name::LAYOUT`. Fields of such structures, or arrays of them, are compared in full depth.
-/// Fields whose name begins with `_` are padding.
+/// Fields whose name begins with `_` are padding. Calls between kernels and the host compare such structures by themselves
+/// when a program is built.
 ///
 /// A crate with `bytemuck` among its own dependencies derives the traits directly; any other crate names their path, as
 /// here.
@@ -299,6 +309,8 @@ macro_rules! shared {
                 }),*],
             };
         }
+
+        $crate::__collect_shared!($name);
     )*};
 }
 

@@ -15,6 +15,7 @@ use naga::back::PipelineConstants;
 use naga::valid::Capabilities;
 
 use super::calls::texts::literals;
+use super::calls::wgsl::{Fault, FaultKind};
 use super::calls::{CallAppendix, CallSet, wgsl};
 use super::constants::{ConstantInfo, Constants};
 use super::declarations::DeclarationKind;
@@ -346,10 +347,20 @@ fn call_appendix(
         return Ok(None);
     }
     let parse = |types: &str| parse_types(source, analysis, types);
-    wgsl::appendix(source, calls, parse).map_err(|fault| KernelError::HostCall {
-        program: name.to_owned(),
-        function: fault.function,
-        why: fault.why,
+    wgsl::appendix(name, source, calls, parse).map_err(|Fault { function, why }| {
+        let program = name.to_owned();
+        match why {
+            FaultKind::Words(why) => KernelError::HostCall {
+                program,
+                function,
+                why,
+            },
+            FaultKind::Layout(value, difference) => KernelError::HostCallLayout {
+                function,
+                value,
+                difference,
+            },
+        }
     })
 }
 

@@ -129,11 +129,11 @@ pub(crate) fn specialize_in(
         });
     };
     let calls = inner.calls.as_ref();
-    if let Some(fault) = calls.and_then(|calls| calls.refusal(environment.capabilities)) {
+    if let Some((function, why)) = calls.and_then(|calls| calls.refusal(environment.capabilities)) {
         return Err(KernelError::HostCall {
             program: inner.name.clone(),
-            function: fault.function,
-            why: fault.why,
+            function,
+            why,
         });
     }
     let mut values = inner.set_values(constants)?;

@@ -13,10 +13,11 @@ use super::direct::BatchRoute;
 use super::error::ServerError;
 use super::policy::LeasePolicy;
 use crate::device::Device;
+use crate::kernel::host_layout::KnownLayouts;
 #[cfg(test)]
 use crate::kernel::server::Places;
 use crate::kernel::server::{HandlerFault, HandlerForm, SliceShape};
-use crate::kernel::{Constants, Kernel, KernelOptions, Program};
+use crate::kernel::{Constants, HostShareable, Kernel, KernelOptions, Program};
 use crate::rpc::HostServices;
 use plan::Plan;
 
@@ -41,6 +42,7 @@ pub struct PersistentKernelBuilder {
     callers: usize,
     route: BatchRoute,
     pub(super) arguments: Arguments,
+    known: KnownLayouts,
     /// Has the written kernel misbehave.
     #[cfg(test)]
     pub(super) spoil: Option<fn(String, &Places) -> String>,
@@ -66,6 +68,7 @@ impl PersistentKernel {
             callers: 0,
             route: BatchRoute::default(),
             arguments: Arguments::default(),
+            known: KnownLayouts::default(),
             #[cfg(test)]
             spoil: None,
         }
@@ -157,6 +160,14 @@ impl PersistentKernelBuilder {
     /// Sets how the kernel is compiled.
     pub fn options(mut self, options: KernelOptions) -> Self {
         self.options = options;
+        self
+    }
+
+    /// Has values of the type `T`, and arrays of such values, compared field by field with the structures of handlers when
+    /// [`PersistentKernel::function`] looks a handler up. Types declared by [`shared!`](crate::shared) are compared without
+    /// a word, except in a browser; see [`HostServicesBuilder::shared`](crate::calls::HostServicesBuilder::shared).
+    pub fn shared<T: HostShareable>(mut self) -> Self {
+        self.known.add::<T>();
         self
     }
 

@@ -20,6 +20,7 @@ use crate::device::outcome::ExecutionError;
 use crate::device::wait::lock;
 use crate::device::{DeviceShared, unique_id};
 use crate::kernel::calls::{CallDeclaration, CallSet};
+use crate::kernel::host_layout::ValueLayouts;
 use crate::kernel::server::{SLICE_ENTRY, SliceShape, write_ports};
 use crate::kernel::{Constants, KernelOptions, Program, ProgramBuilder};
 use crate::launch::callee::{Callee, Caller, KernelPorts, Route};
@@ -68,6 +69,7 @@ impl Callers {
                 signature: handler.as_called(),
                 arguments: sizes.collect(),
                 result: (handler.result.as_ref()).map_or(0, |layout| layout.size as usize),
+                layouts: ValueLayouts::default(),
                 stream: false,
             })
         };

@@ -24,6 +24,7 @@ use crate::device::resident::Resident;
 use crate::device::server_pause::ServerLaunch;
 use crate::device::wait::lock;
 use crate::device::{Device, Event, ExecutionError};
+use crate::kernel::host_layout::KnownLayouts;
 use crate::kernel::server::HandlerDeclaration;
 use crate::memory::SharedHeap;
 use crate::rpc::Bell;
@@ -46,6 +47,8 @@ pub(super) struct Core {
     pub device: Option<Device>,
     pub frame: Frame,
     pub handlers: Vec<Arc<HandlerDeclaration>>,
+    /// The layouts of Rust structures that handlers are compared with.
+    pub known: KnownLayouts,
     pub policy: LeasePolicy,
     /// How many of the first ports are for urgent calls.
     pub urgent: usize,
@@ -123,6 +126,7 @@ impl Core {
             device,
             frame,
             handlers,
+            known: KnownLayouts::default(),
             policy,
             urgent: 0,
             turns,

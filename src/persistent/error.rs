@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::device::{ExecutionError, LiveError};
 use crate::error_text::debug_by_text;
-use crate::kernel::KernelError;
+use crate::kernel::{KernelError, LayoutDifference};
 use crate::launch::LaunchError;
 use crate::memory::MemoryError;
 
@@ -30,6 +30,20 @@ pub enum ServerError {
         rust: String,
         /// The difference.
         why: String,
+    },
+    /// A structure that the handler takes or returns lies differently in Rust, or has fields of other types. The Rust type is
+    /// declared by [`shared!`](crate::shared), or named by
+    /// [`PersistentKernelBuilder::shared`](crate::server::PersistentKernelBuilder::shared).
+    #[error(
+        "{value} of `{handler}` is another structure in Rust: declare it alike on both sides: {difference}"
+    )]
+    Layout {
+        /// The handler, as declared by the program.
+        handler: String,
+        /// The argument, or the result.
+        value: String,
+        /// The fields, with types and offsets of both.
+        difference: Box<LayoutDifference>,
     },
     /// The server has no such function.
     #[error("the server has no `{wanted}`; it has {available:?}")]
@@ -146,6 +160,7 @@ pub enum ServerError {
 debug_by_text!(ServerError {
     Handler,
     Signature,
+    Layout,
     NoHandler,
     TooLong,
     NoHandlers,

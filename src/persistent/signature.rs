@@ -4,6 +4,7 @@ use bytemuck::Pod;
 
 use super::error::ServerError;
 use crate::kernel::calls::leaves::LeafScalar;
+use crate::kernel::host_layout::{KnownLayouts, difference};
 use crate::kernel::layout::TypeLayout;
 use crate::kernel::server::HandlerDeclaration;
 use crate::memory::Ptr;
@@ -40,17 +41,6 @@ impl RustType {
             .collect()
     }
 
-    /// The scalar type itself, or of the elements.
-    fn scalar(self) -> Option<LeafScalar> {
-        let inner = self.name.trim_start_matches('[');
-        let inner = inner.split(';').next().unwrap_or(inner);
-        let mut scalars = LeafScalar::ALL.into_iter();
-        scalars.find(|scalar| match scalar {
-            LeafScalar::F16 => inner == std::any::type_name::<half::f16>(),
-            other => inner == other.name(),
-        })
-    }
-
     /// Why it does not fit a WGSL type.
     fn differs(self, layout: &TypeLayout) -> Option<String> {
         let wgsl = &layout.wgsl;
@@ -63,7 +53,7 @@ impl RustType {
             ));
         }
         let theirs = layout.scalar.and_then(LeafScalar::of);
-        let same = match (self.scalar(), theirs, self.pointer) {
+        let same = match (LeafScalar::of_rust(self.name), theirs, self.pointer) {
             // Another width is another view of the same words: `u64` for `vec2<u32>`.
             (Some(own), Some(theirs), _) => own == theirs || own.bytes() != theirs.bytes(),
             (_, word, true) => word == Some(LeafScalar::U32) && layout.align == 8,
@@ -157,6 +147,7 @@ for_argument_lists!(arguments);
 /// Compares a handler with the Rust types of its calls.
 pub(super) fn check<A: CallArguments, R: CallResult>(
     handler: &HandlerDeclaration,
+    known: &KnownLayouts,
 ) -> Result<(), ServerError> {
     let (types, result) = (A::types(), RustType::of::<R>());
     let fault = |why: String| {
@@ -174,11 +165,26 @@ pub(super) fn check<A: CallArguments, R: CallResult>(
             types.len()
         ));
     }
+    let alike = |what: String, ty: &RustType, layout: &TypeLayout| {
+        let rust = known.of(ty.name);
+        match rust.and_then(|rust| difference(&handler.signature.name, &rust, layout)) {
+            None => Ok(()),
+            Some(difference) => Err(ServerError::Layout {
+                handler: handler.signature.text(),
+                value: what,
+                difference,
+            }),
+        }
+    };
     let names = handler.given().iter();
     for ((ty, layout), (name, _)) in types.iter().zip(&handler.parameters).zip(names) {
+        alike(format!("`{name}`"), ty, layout)?;
         if let Some(why) = ty.differs(layout) {
             return fault(format!("`{name}`: {why}"));
         }
+    }
+    if let Some(layout) = &handler.result {
+        alike("the result".to_owned(), &result, layout)?;
     }
     match &handler.result {
         None if result.bytes != 0 => fault("it has no result".to_owned()),

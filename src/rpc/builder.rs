@@ -16,8 +16,10 @@ use super::statistics::Counters;
 use super::stream::{CallStream, Session, StreamOpener};
 use crate::device::submissions::Crew;
 use crate::device::wait::lock;
+use crate::kernel::HostShareable;
 use crate::kernel::calls::PACKED_CALLS;
 use crate::kernel::calls::{CallDeclaration, CallSet, Signature};
+use crate::kernel::host_layout::{KnownLayouts, ValueLayouts};
 
 /// The longest payload of a port for calls of a subgroup in one packet, in bytes a direction: 512 with the words in
 /// front. More calls go in several packets.
@@ -38,6 +40,7 @@ pub struct HostServicesBuilder {
     threads: usize,
     idle: IdlePolicy,
     wait_budget: Option<u32>,
+    known: KnownLayouts,
     pub(super) mistake: Option<ServiceError>,
     pub(super) provided: Arc<Provided>,
 }
@@ -52,6 +55,7 @@ impl HostServices {
             threads: 1,
             idle: IdlePolicy::default(),
             wait_budget: None,
+            known: KnownLayouts::default(),
             mistake: None,
             provided: Arc::default(),
         }
@@ -95,9 +99,43 @@ impl HostServicesBuilder {
         self
     }
 
+    /// Has values of the type `T`, and arrays of such values, compared field by field with the structures of programs that
+    /// call. Types declared by [`shared!`](crate::shared) are compared without a word, except in a browser; other types may
+    /// have a layout of their own, where members have other names, say. Values of all other types are compared by size.
+    ///
+    /// ```
+    /// use tombolo::bytemuck::{Pod, Zeroable};
+    /// use tombolo::kernel::{HostShareable, RustLayout};
+    /// use tombolo::{HostServices, Program, layout_of};
+    ///
+    /// #[derive(Clone, Copy, Pod, Zeroable)]
+    /// #[bytemuck(crate = "tombolo::bytemuck")]
+    /// #[repr(C)]
+    /// struct Body { mass: f32, charge: f32 }
+    ///
+    /// impl HostShareable for Body {
+    ///     const LAYOUT: RustLayout = layout_of!(Body { mass => weight, charge });
+    /// }
+    ///
+    /// let services = HostServices::builder()
+    ///     .shared::<Body>()
+    ///     .call("fn weigh(body: Body) -> f32", |body: Body| body.mass)
+    ///     .start()?;
+    /// let error = Program::builder().services(&services).source("swapped.wgsl", "
+    ///     struct Body { charge: f32, weight: f32 }
+    ///     @group(0) @binding(0) var<storage, read_write> found: f32;
+    ///     @compute @workgroup_size(1) fn main() { found = weigh(Body(1.0, 2.0)); }").build().unwrap_err();
+    /// assert!(error.to_string().contains("`mass` lies at byte 0 in Rust and at byte 4 in WGSL"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shared<T: HostShareable>(mut self) -> Self {
+        self.known.add::<T>();
+        self
+    }
+
     /// Registers an already known function, served elsewhere.
     pub(crate) fn forward(mut self, declaration: Arc<CallDeclaration>, call: Call) -> Self {
-        match self.registered(declaration, Serve::Call(call)) {
+        match self.registered(declaration, Vec::new(), Serve::Call(call)) {
             Ok(function) => self.functions.push(function),
             Err(mistake) => {
                 self.mistake.get_or_insert(mistake);
@@ -127,7 +165,8 @@ impl HostServicesBuilder {
             CallStatus::Done
         };
         let declaration = declare(text, H::argument_bytes(), H::result_bytes(), false)?;
-        self.registered(Arc::new(declaration), Serve::Call(Box::new(serve)))
+        let serve = Serve::Call(Box::new(serve));
+        self.registered(Arc::new(declaration), H::type_names(), serve)
     }
 
     fn opener<A, S: CallStream, O: StreamOpener<A, S>>(
@@ -137,13 +176,15 @@ impl HostServicesBuilder {
     ) -> Result<Function, ServiceError> {
         let open = move |arguments: &[u32]| Box::new(opener.open(arguments)) as Box<dyn Session>;
         let declaration = declare(text, O::argument_bytes(), size_of::<S::Output>(), true)?;
-        self.registered(Arc::new(declaration), Serve::Stream(Box::new(open)))
+        let serve = Serve::Stream(Box::new(open));
+        self.registered(Arc::new(declaration), O::type_names(), serve)
     }
 
     /// The function, if distinct from the others and fitting a port.
     fn registered(
         &self,
         declaration: Arc<CallDeclaration>,
+        types: Vec<&'static str>,
         serve: Serve,
     ) -> Result<Function, ServiceError> {
         let known = |f: &&Function| {
@@ -167,6 +208,7 @@ impl HostServicesBuilder {
             opcode: declaration.opcode(),
             argument_words: declaration.argument_words(),
             declaration,
+            types,
             serve,
             stays: false,
             counters: Box::default(),
@@ -256,6 +298,11 @@ impl HostServicesBuilder {
             .collect();
         by_opcode.sort_unstable();
         for function in &mut self.functions {
+            let layouts = function.types.iter().map(|name| self.known.of(name));
+            let layouts: Vec<_> = layouts.collect();
+            if layouts.iter().any(Option::is_some) {
+                Arc::make_mut(&mut function.declaration).layouts = ValueLayouts(layouts);
+            }
             function.counters = (0..self.threads).map(|_| Counters::default()).collect();
         }
         let calls = self.functions.iter().map(|f| Arc::clone(&f.declaration));
@@ -337,6 +384,7 @@ fn declare(
         signature,
         arguments,
         result,
+        layouts: ValueLayouts::default(),
         stream,
     })
 }

@@ -17,6 +17,9 @@ pub trait Handler<Arguments, Result>: Send + Sync + 'static {
     /// Bytes of the result.
     #[doc(hidden)]
     fn result_bytes() -> usize;
+    /// The compiler's names for the types of the arguments, and behind them for that of the result.
+    #[doc(hidden)]
+    fn type_names() -> Vec<&'static str>;
     /// Serves a call. `arguments` has as many words as the arguments need.
     #[doc(hidden)]
     fn serve(&self, arguments: &[u32], results: &mut Vec<u32>);
@@ -59,6 +62,10 @@ macro_rules! handlers {
 
             fn result_bytes() -> usize {
                 size_of::<Output>()
+            }
+
+            fn type_names() -> Vec<&'static str> {
+                vec![$(std::any::type_name::<$argument>(),)* std::any::type_name::<Output>()]
             }
 
             fn serve(&self, arguments: &[u32], results: &mut Vec<u32>) {

@@ -36,6 +36,9 @@ pub(super) enum Serve {
 /// A registered function.
 pub(super) struct Function {
     pub(super) declaration: Arc<CallDeclaration>,
+    /// The compiler's names for the Rust types of the arguments, and behind them for that of the result; none of a function
+    /// served elsewhere.
+    pub(super) types: Vec<&'static str>,
     pub(super) opcode: u32,
     pub(super) argument_words: usize,
     pub(super) serve: Serve,

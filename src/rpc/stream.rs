@@ -47,6 +47,9 @@ pub trait StreamOpener<Arguments, S>: Send + Sync + 'static {
     /// Bytes of each argument.
     #[doc(hidden)]
     fn argument_bytes() -> Vec<usize>;
+    /// The compiler's names for the types of the arguments, and behind them for that of the result.
+    #[doc(hidden)]
+    fn type_names() -> Vec<&'static str>;
     /// Opens a stream.
     #[doc(hidden)]
     fn open(&self, arguments: &[u32]) -> S;
@@ -62,6 +65,10 @@ macro_rules! openers {
         {
             fn argument_bytes() -> Vec<usize> {
                 vec![$(size_of::<$argument>()),*]
+            }
+
+            fn type_names() -> Vec<&'static str> {
+                vec![$(std::any::type_name::<$argument>(),)* std::any::type_name::<S::Output>()]
             }
 
             fn open(&self, arguments: &[u32]) -> S {

@@ -32,6 +32,7 @@ mod buffers_places;
 mod byte_copies;
 mod call_arguments;
 mod call_scalars;
+mod call_structures;
 mod callbacks;
 mod device_memory;
 mod devices;
@@ -202,6 +203,7 @@ fn main() -> std::process::ExitCode {
         byte_copies::CASES,
         call_arguments::CASES,
         call_scalars::CASES,
+        call_structures::CASES,
         callbacks::CASES,
         ranges::launches::CASES,
         host_access::CASES,

@@ -54,6 +54,16 @@ impl LeafScalar {
         }
     }
 
+    /// The leaf that a Rust type is by the compiler's name for it, or that its elements are.
+    pub fn of_rust(type_name: &str) -> Option<Self> {
+        let inner = type_name.trim_start_matches('[');
+        let inner = inner.split(';').next().unwrap_or(inner);
+        Self::ALL.into_iter().find(|scalar| match scalar {
+            Self::F16 => inner == std::any::type_name::<half::f16>(),
+            other => inner == other.name(),
+        })
+    }
+
     /// The name in WGSL, and in Rust.
     pub fn name(self) -> &'static str {
         match self {

@@ -5,8 +5,8 @@
 //! [`wgsl`] and [`forms`] from `shaders/rpc*.wgsl` and from the memory layout of the types, whose scalars are [`leaves`].
 //!
 //! The WGSL follows from how naga lays out the types of the *program*, and sizes are compared with Rust's when the
-//! program is read. Each name of a service that comes with the runtime costs a kernel nothing unless the kernel calls
-//! it.
+//! program is read, and structures field by field where their Rust layout is known. Each name of a service that comes with
+//! the runtime costs a kernel nothing unless the kernel calls it.
 
 pub(crate) mod bind;
 mod constants;
@@ -24,6 +24,7 @@ pub(crate) mod wgsl;
 
 use std::sync::Arc;
 
+use super::host_layout::ValueLayouts;
 pub(crate) use constants::mixed;
 pub(crate) use signature::Signature;
 pub(crate) use wgsl::CallAppendix;
@@ -46,6 +47,8 @@ pub(crate) struct CallDeclaration {
     pub arguments: Vec<usize>,
     /// Bytes of the result in Rust; 0 for none.
     pub result: usize,
+    /// The layouts of structures among the Rust types.
+    pub layouts: ValueLayouts,
     /// A stream: opened, fed and read word by word, and closed.
     pub stream: bool,
 }

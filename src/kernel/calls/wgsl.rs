@@ -14,6 +14,8 @@ use super::leaves::{LeafScalar, leaves, loads_of, words_of};
 use super::prelude::{declares, needed};
 use super::{CallDeclaration, CallSet};
 use crate::device::call_words::PREFIX;
+use crate::kernel::LayoutDifference;
+use crate::kernel::host_layout::difference;
 use crate::kernel::layout::{Shape, TypeLayout};
 use crate::kernel::template::Template;
 use crate::kernel::token::TokenStream;
@@ -58,7 +60,40 @@ struct WideCall {
 /// Why a function cannot be called.
 pub(crate) struct Fault {
     pub function: String,
-    pub why: String,
+    pub why: FaultKind,
+}
+
+pub(crate) enum FaultKind {
+    /// In words.
+    Words(String),
+    /// A value that is another structure in Rust.
+    Layout(String, Box<LayoutDifference>),
+}
+
+/// A value in messages.
+fn value_text(name: &str) -> String {
+    match name {
+        RESULT => "the result".to_owned(),
+        name => format!("`{name}`"),
+    }
+}
+
+/// The first value of a function that is another structure in Rust, where Rust's layout is known.
+fn other_structure(
+    program: &str,
+    declaration: &CallDeclaration,
+    types: &[(String, TypeLayout)],
+) -> Option<FaultKind> {
+    let layouts = &declaration.layouts.0;
+    let result = layouts.last().copied().flatten();
+    let arguments = layouts.iter().copied().take(declaration.arguments.len());
+    types
+        .iter()
+        .zip(arguments.chain([result]))
+        .find_map(|((name, wgsl), rust)| {
+            let difference = difference(program, &rust?, wgsl)?;
+            Some(FaultKind::Layout(value_text(name), difference))
+        })
 }
 
 /// The functions of `calls` that `source` calls.
@@ -183,6 +218,7 @@ pub(super) fn transfers(
 /// The text to append to `source` for calls of functions of `calls`; `None` without calls. `parse` reads the program's
 /// types with a text appended.
 pub(crate) fn appendix(
+    program: &str,
     source: &str,
     calls: &CallSet,
     parse: impl Fn(&str) -> Result<naga::Module, String>,
@@ -204,7 +240,7 @@ pub(crate) fn appendix(
         let signature = &mention.declaration.signature;
         let fault = |why: String| Fault {
             function: signature.text(),
-            why,
+            why: FaultKind::Words(why),
         };
         let types = format!("\n{prelude}{}", type_text(std::slice::from_ref(mention)));
         let module = parse(&types).map_err(fault)?;
@@ -274,10 +310,15 @@ pub(crate) fn appendix(
         appendix.add(&text, origin);
     }
     for (index, (mention, types)) in mentions.iter().zip(&layouts).enumerate() {
-        let text = mention.text(index + 1, types).map_err(|why| Fault {
+        let fault = |why: FaultKind| Fault {
             function: mention.declaration.signature.text(),
             why,
-        })?;
+        };
+        if let Some(why) = other_structure(program, mention.declaration, types) {
+            return Err(fault(why));
+        }
+        let text = mention.text(index + 1, types);
+        let text = text.map_err(|why| fault(FaultKind::Words(why)))?;
         appendix.add(&text, mention.at.clone());
         appendix.wide.extend(wide_call(mention, types));
     }
@@ -297,20 +338,13 @@ fn wide_call(mention: &Mention<'_>, types: &[(String, TypeLayout)]) -> Option<Wi
 }
 
 impl CallAppendix {
-    /// Why a device with these capabilities cannot call one of the functions, if there is such a function.
-    pub fn refusal(&self, capabilities: Capabilities) -> Option<Fault> {
+    /// A function that a device with these capabilities cannot call, and why, if there is such a function.
+    pub fn refusal(&self, capabilities: Capabilities) -> Option<(String, String)> {
         self.wide.iter().find_map(|call| {
-            let refusal = |(name, layout): &(String, TypeLayout)| {
-                let what = match name.as_str() {
-                    RESULT => "the result".to_owned(),
-                    name => format!("`{name}`"),
-                };
-                LeafScalar::refusal(&what, layout, capabilities)
-            };
-            Some(Fault {
-                function: call.signature.clone(),
-                why: call.values.iter().find_map(refusal)?,
-            })
+            let why = call.values.iter().find_map(|(name, layout)| {
+                LeafScalar::refusal(&value_text(name), layout, capabilities)
+            })?;
+            Some((call.signature.clone(), why))
         })
     }
 

@@ -64,6 +64,17 @@ pub struct LayoutDifference {
     pub notes: Vec<String>,
 }
 
+/// By the names, the places and the faults: the types of Rust's fields have no comparison.
+impl PartialEq for LayoutDifference {
+    fn eq(&self, other: &Self) -> bool {
+        self.program == other.program
+            && (self.rust.name, self.rust.size) == (other.rust.name, other.rust.size)
+            && self.wgsl == other.wgsl
+            && self.faults == other.faults
+            && self.notes == other.notes
+    }
+}
+
 /// A difference of two layouts. Fields within fields are named by paths (`body.mass`; `bodies[].mass` for elements of
 /// an array), and bytes count from the start of the outer structure.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,6 +118,18 @@ pub enum LayoutFault {
         /// The remedy.
         hint: Option<String>,
     },
+    /// A field has another scalar of the same width. Calls tell so; [`Program::check_layout`](crate::Program::check_layout)
+    /// compares places alone.
+    Type {
+        /// The field.
+        field: String,
+        /// Its type in Rust.
+        rust: String,
+        /// The type in WGSL.
+        wgsl: String,
+        /// The remedy.
+        hint: Option<String>,
+    },
     /// A field is a structure in Rust and none in WGSL.
     Kind {
         /// The field.
@@ -136,6 +159,7 @@ impl LayoutFault {
             | Self::MissingInRust { field, .. }
             | Self::Offset { field, .. }
             | Self::Size { field, .. }
+            | Self::Type { field, .. }
             | Self::Kind { field, .. }
             | Self::Total { field, .. } => field,
         }

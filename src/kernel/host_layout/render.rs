@@ -117,6 +117,15 @@ impl fmt::Display for LayoutFault {
                     "`{field}` is a structure in Rust, and a `{wgsl}` in WGSL"
                 );
             }
+            Self::Type {
+                field,
+                rust,
+                wgsl,
+                hint,
+            } => {
+                write!(f, "`{field}` is a `{rust}` in Rust and a `{wgsl}` in WGSL")?;
+                hint
+            }
             Self::Offset {
                 field,
                 rust,

@@ -202,11 +202,18 @@ impl Launch {
         for call in calls.0.iter() {
             let name = &call.signature.name;
             let found = services.calls.find(name);
-            if found != Some(call) {
+            let other_structure = found.is_some_and(|f| f.layouts.conflict(&call.layouts));
+            if found != Some(call) || other_structure {
                 return Err(LaunchError::OtherServices {
                     kernel: kernel(),
                     function: call.signature.text(),
-                    found: found.map_or("nothing of that name".to_owned(), |f| f.signature.text()),
+                    found: match found {
+                        None => "nothing of that name".to_owned(),
+                        Some(found) if other_structure => {
+                            format!("{} with another structure in Rust", found.signature.text())
+                        }
+                        Some(found) => found.signature.text(),
+                    },
                 });
             }
         }

@@ -79,6 +79,7 @@ impl PersistentKernelBuilder {
             shape.turns,
         );
         core.urgent = urgent;
+        core.known = self.known;
         core.packer = Some(packer);
         core.slices = Some(Mutex::new(Slices::new(shape, slots)));
         if (kernel.shared.compiled.heap).is_some_and(|heap| heap.follows) {

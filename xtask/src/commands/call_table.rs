@@ -60,7 +60,7 @@ const ERRORS: [(&str, &str, &[&str], &str); 7] = [
     (
         "src/kernel/error.rs",
         "KernelError",
-        &["HostCall"],
+        &["HostCall", "HostCallLayout"],
         "When a program or a kernel is made",
     ),
     (

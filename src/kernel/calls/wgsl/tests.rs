@@ -5,6 +5,7 @@ use crate::kernel::calls::handed::{Handed, handed};
 use crate::kernel::calls::{Signature, opcode};
 use crate::kernel::constants::Constants;
 use crate::kernel::error::KernelError;
+use crate::kernel::host_layout::ValueLayouts;
 use crate::kernel::program::Program;
 
 /// Declarations from signatures, with the bytes of their arguments and result.
@@ -14,6 +15,7 @@ fn set(of: &[(&str, &[usize], usize)]) -> CallSet {
             signature: Signature::parse(text).unwrap(),
             arguments: arguments.to_vec(),
             result: *result,
+            layouts: ValueLayouts::default(),
             stream: false,
         })
     });
@@ -225,9 +227,9 @@ fn devices_without_a_scalar_are_told_what_to_do_instead() {
             "the result is a `f16`: the device has no `f16` (Aspect::Fp16): hand over `f32`",
         ),
     ] {
-        let fault = appendix.refusal(all - without).unwrap();
-        assert_eq!(fault.function, function);
-        assert!(fault.why.starts_with(says), "{}", fault.why);
+        let (found, why) = appendix.refusal(all - without).unwrap();
+        assert_eq!(found, function);
+        assert!(why.starts_with(says), "{why}");
     }
     assert!(appendix.refusal(all - Capabilities::FLOAT64).is_none());
 }
@@ -447,6 +449,7 @@ fn streams_have_functions_of_their_own() {
         signature: Signature::parse("fn up(x: u32) -> vec2<u32>").unwrap(),
         arguments: vec![4],
         result: 8,
+        layouts: ValueLayouts::default(),
         stream: true,
     };
     let opcodes: Vec<u32> = declaration.opcodes().collect();
