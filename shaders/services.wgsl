@@ -24,6 +24,7 @@ const FILE_FAILED = 19u;
 const FILE_NOT_EMPTY = 20u;
 const FILE_NOT_A_FOLDER = 21u;
 const FILE_OTHER_SYSTEM = 22u;
+const FILE_BAD_FORMAT = 23u;
 
 // How a file is opened; to be added up.
 const FILE_READ = 1u;
@@ -62,3 +63,5 @@ struct FileMetadata { status: u32, kind: u32, bytes: vec2<u32>, modified: vec2<u
 struct FilePlace { status: u32, position: vec2<u32> }
 struct FileBlock { status: u32, bytes: u32, words: array<u32, 64> }
 struct TextReply { status: u32, text: u32 }
+// The values of a format string, each behind a word for its type; see `kernel::calls::printed`.
+struct PrintValues { words: array<u32, 64> }

@@ -70,7 +70,14 @@ impl Counts {
         let mut counts: Vec<u64> = self.by_word.values().copied().collect();
         counts.sort_unstable_by(|a, b| b.cmp(a));
         counts.truncate(SHOWN);
-        let lines: Vec<&[u8]> = lines.filter(|line| !line.is_empty()).collect();
+        let mut lines: Vec<&[u8]> = lines.filter(|line| !line.is_empty()).collect();
+        let foot = lines.pop().unwrap_or_default();
+        let shown: u64 = counts.iter().sum();
+        let expected = format!("{shown:>10}  words in {} lines", counts.len());
+        if foot != expected.as_bytes() {
+            let foot = String::from_utf8_lossy(foot);
+            return Some(format!("`{foot}` instead of `{expected}`"));
+        }
         if lines.len() != counts.len() {
             return Some(format!("{} lines instead of {}", lines.len(), counts.len()));
         }

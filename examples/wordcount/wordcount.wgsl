@@ -41,10 +41,11 @@ struct State {
     base: vec2<u32>,
     // One after the other: room for each of the pieces.
     memory: usm_ptr,
-    // The last line of the table, and how many there are.
+    // The last line of the table, how many there are, and how many words of the file are in them.
     last_count: u32,
     last_slot: u32,
     lines: u32,
+    shown: u32,
     words_low: atomic<u32>,
     words_high: atomic<u32>,
     different: atomic<u32>,
@@ -258,13 +259,15 @@ fn rank(lane: u32) {
     if best_count[0] == 0u || state.lines == SHOWN {
         let freed = free(state.memory);
         let closed = file_close(state.file);
+        let foot = file_print(FILE_STDOUT, "{:>10}  words in {} lines\n", state.shown, state.lines);
         ends = true;
-        code = select(4u, 0u, freed == FREE_DONE && closed == FILE_OK);
+        code = select(4u, 0u, freed == FREE_DONE && closed == FILE_OK && foot.status == FILE_OK);
         return;
     }
     state.last_count = best_count[0];
     state.last_slot = best_slot[0];
     state.lines += 1u;
+    state.shown += best_count[0];
     say_to = FILE_STDOUT;
     say_numbers.x = best_count[0];
     say_count = 1u;

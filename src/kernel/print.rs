@@ -3,6 +3,8 @@
 //!
 //! - `print("x = {}", x);` becomes `tombolo_print_0(x);`
 //! - `panic("x = {}", x);` becomes the same; the difference is in the function's body.
+//! - `file_print(f, "x = {}", x)` becomes `file_print(f, N, tombolo_print_2(x))`, where N is the number of the format string,
+//!   and the function puts the values together for the host; so do `text_print` and the other forms of these calls.
 //! - `assert(c, "x = {}", x);` becomes `if !(c) { tombolo_print_1(x); };`, so the values of the message are only
 //!   computed when it is needed.
 //!
@@ -16,6 +18,8 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
+use super::calls::CallSet;
+use super::calls::texts::intern;
 use super::diagnostic::Reporter;
 use super::edit::Replacement;
 use super::error::KernelError;
@@ -29,7 +33,22 @@ const PRELUDE: &str = include_str!("../../shaders/print.wgsl");
 /// The names of the sites' functions, with the site's number behind.
 pub(crate) const FUNCTION: &str = "tombolo_print_";
 
-/// A call of `print`, `assert` or `panic` in a program's text.
+/// The functions of the host that take a format string and values, where services have such functions.
+const FORMATTED: [&str; 2] = ["file_print", "text_print"];
+
+/// How many arguments stand in front of the format string of a call of `name`, if `name` is a form of such a function.
+fn in_front(name: &str, calls: &CallSet) -> Option<usize> {
+    let known = |function: &&&str| calls.find(function).is_some();
+    let form = (FORMATTED.iter().filter(known)).find_map(|function| name.strip_prefix(function))?;
+    match form {
+        "" | "_try" | "_post" | "_begin" => Some(1),
+        // Whether the invocation takes part comes first.
+        "_group" | "_group_try" => Some(2),
+        _ => None,
+    }
+}
+
+/// A call of `print`, `assert` or `panic` in a program's text, or of a function of the host that prints.
 #[derive(Clone, Debug)]
 pub(crate) struct TextSite {
     pub kind: SiteKind,
@@ -52,8 +71,8 @@ pub(crate) struct Prints {
     pub origins: Vec<(Range<usize>, Range<usize>)>,
 }
 
-/// The calls in `source`; nothing for programs that have none.
-pub(crate) fn prints(source: &str) -> Result<Option<Prints>, FormatError> {
+/// The calls in `source`, which may call the functions `calls` of the host; nothing for programs that have none.
+pub(crate) fn prints(source: &str, calls: &CallSet) -> Result<Option<Prints>, FormatError> {
     if !["print", "assert", "panic"]
         .iter()
         .any(|name| source.contains(name))
@@ -69,17 +88,20 @@ pub(crate) fn prints(source: &str) -> Result<Option<Prints>, FormatError> {
         origins: Vec::new(),
     };
     for at in 0..stream.len() {
-        let kind = match stream.text(at) {
-            "print" => SiteKind::Print,
-            "assert" => SiteKind::Assert,
-            "panic" => SiteKind::Panic,
-            _ => continue,
+        let (kind, index) = match stream.text(at) {
+            "print" => (SiteKind::Print, 0),
+            "assert" => (SiteKind::Assert, 1),
+            "panic" => (SiteKind::Panic, 0),
+            name => match in_front(name, calls) {
+                Some(index) => (SiteKind::Values, index),
+                None => continue,
+            },
         };
         let before = at.checked_sub(1).map_or("", |before| stream.text(before));
         // A name declared here, a member or an attribute, or that of a function of the program.
         let is_own = matches!(before, "fn" | "." | "@") || functions.contains(stream.text(at));
         if stream.text(at + 1) == "(" && !is_own {
-            found.add(&stream, at, kind)?;
+            found.add(&stream, at, kind, index)?;
         }
     }
     Ok((!found.sites.is_empty()).then_some(found))
@@ -107,28 +129,28 @@ fn arguments(stream: &TokenStream<'_>, open: usize, close: usize) -> Vec<Range<u
     found
 }
 
-/// The format of a call of `name` at `place`, whose arguments are `given`, with so many values to show.
+/// The format of a call of `name` at `place`, whose arguments are `given`, with so many values to show; and the text of the
+/// format string, the argument with the number `index`.
 fn template(
     stream: &TokenStream<'_>,
-    kind: SiteKind,
+    (kind, index): (SiteKind, usize),
     name: &str,
     given: &[Range<usize>],
     values: usize,
     place: &Range<usize>,
-) -> Result<Template, FormatError> {
+) -> Result<(Template, String), FormatError> {
     let fail = |place: Range<usize>, message: String| Err(FormatError { place, message });
-    let text = given.get(usize::from(kind == SiteKind::Assert));
-    match text {
+    match given.get(index) {
         Some(tokens) if tokens.len() == 1 && stream.is_text(tokens.start) => {
             let literal = stream.span(tokens.clone());
             let chars = unescape(stream.slice(tokens.clone()), literal.start)?;
-            parse(&chars, values)
+            let text = chars.iter().map(|(char, _)| *char).collect();
+            Ok((parse(&chars, values)?, text))
         }
         None if kind == SiteKind::Assert => {
             let condition = stream.slice(given[0].clone());
-            Ok(Template {
-                pieces: vec![Piece::Text(format!("assertion failed: {condition}"))],
-            })
+            let pieces = vec![Piece::Text(format!("assertion failed: {condition}"))];
+            Ok((Template { pieces }, String::new()))
         }
         Some(tokens) => {
             let message = format!("`{name}` needs a format string here, in quotes");
@@ -147,6 +169,7 @@ impl Prints {
         stream: &TokenStream<'_>,
         at: usize,
         kind: SiteKind,
+        index: usize,
     ) -> Result<(), FormatError> {
         let name = stream.text(at);
         let whole = stream.span(at..at + 1);
@@ -157,22 +180,23 @@ impl Prints {
         };
         let place = stream.span(at..close + 1);
         let before = at.checked_sub(1).map_or("", |before| stream.text(before));
-        if !matches!(before, ";" | "{" | "}") || stream.text(close + 1) != ";" {
+        let is_statement = matches!(before, ";" | "{" | "}") && stream.text(close + 1) == ";";
+        if kind != SiteKind::Values && !is_statement {
             let message = format!("`{name}` is a statement of its own: it has no value");
             return fail(place, message);
         }
         let given = arguments(stream, open, close);
-        let conditions = usize::from(kind == SiteKind::Assert);
-        if given.len() < conditions {
+        if kind == SiteKind::Assert && given.is_empty() {
             return fail(place, "`assert` needs a condition".into());
         }
-        let text = given.get(conditions).cloned();
-        let values = given.get(conditions + 1..).unwrap_or_default();
+        let text = given.get(index).cloned();
+        let values = given.get(index + 1..).unwrap_or_default();
         if let Some(empty) = given.iter().find(|tokens| tokens.is_empty()) {
             let place = stream.span(empty.start..empty.start + 1);
             return fail(place, "an argument is missing here".into());
         }
-        let template = template(stream, kind, name, &given, values.len(), &place)?;
+        let (template, format) =
+            template(stream, (kind, index), name, &given, values.len(), &place)?;
         let arguments: Vec<_> = values.iter().map(|t| stream.span(t.clone())).collect();
         let shown: HashSet<usize> = (template.pieces.iter())
             .filter_map(|piece| match piece {
@@ -192,10 +216,15 @@ impl Prints {
             self.edits.push(Replacement { range, text });
         };
         // Up to the comma behind the format string, if there is one.
-        let head = text.map_or(close, |text| text.end);
+        let head = text.as_ref().map_or(close, |text| text.end);
         let head = head + usize::from(head < close && stream.text(head) == ",");
         match kind {
             SiteKind::Print | SiteKind::Panic => edit(at..head, format!("{function}(")),
+            SiteKind::Values => {
+                let start = text.map_or(close, |text| text.start);
+                edit(start..head, format!("{}u, {function}(", intern(&format)));
+                edit(close..close + 1, "))".into());
+            }
             SiteKind::Assert => {
                 edit(at..open + 1, "if !(".into());
                 let condition = given[0].end;
@@ -208,13 +237,17 @@ impl Prints {
             }
         }
         // naga orders functions by calls: these calls put the helpers before the function.
-        let helpers = match kind {
-            SiteKind::Print => "_ = tombolo_print_reserve(0u); _ = tombolo_print_mix(0u, 0u);",
-            SiteKind::Assert | SiteKind::Panic => "_ = tombolo_print_claim(0u);",
+        let (result, helpers) = match kind {
+            SiteKind::Print => (
+                "",
+                "_ = tombolo_print_reserve(0u); _ = tombolo_print_mix(0u, 0u);",
+            ),
+            SiteKind::Assert | SiteKind::Panic => ("", "_ = tombolo_print_claim(0u);"),
+            SiteKind::Values => (" -> PrintValues", "return PrintValues();"),
         };
         let start = self.appendix.len();
         self.appendix
-            .push_str(&format!("fn {function}() {{ {helpers} }}\n"));
+            .push_str(&format!("fn {function}(){result} {{ {helpers} }}\n"));
         self.origins.push((start..self.appendix.len(), whole));
         self.sites.push(TextSite {
             kind,

@@ -144,7 +144,7 @@ impl Program {
             let message = mistake.message.to_owned();
             return Err(KernelError::Syntax(reporter.at(message, labels, notes)));
         }
-        let prints = prints(&source).map_err(|error| {
+        let prints = prints(&source, calls).map_err(|error| {
             let labels = vec![(error.place, String::new())];
             KernelError::Print(reporter.at(error.message, labels, Vec::new()))
         })?;

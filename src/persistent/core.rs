@@ -47,6 +47,8 @@ pub(super) struct Core {
     pub device: Option<Device>,
     pub frame: Frame,
     pub handlers: Vec<Arc<HandlerDeclaration>>,
+    /// The name of the program with the handlers, for messages.
+    pub program: String,
     /// The layouts of Rust structures that handlers are compared with.
     pub known: KnownLayouts,
     pub policy: LeasePolicy,
@@ -126,6 +128,7 @@ impl Core {
             device,
             frame,
             handlers,
+            program: String::new(),
             known: KnownLayouts::default(),
             policy,
             urgent: 0,

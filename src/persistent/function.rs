@@ -90,7 +90,7 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
                 available: handlers.iter().map(|one| one.signature.text()).collect(),
             });
         };
-        check::<A, R>(handler, &core.known)?;
+        check::<A, R>(handler, &core.program, &core.known)?;
         Ok(Self {
             callees: Arc::new(std::array::from_fn(|_| {
                 Arc::new(Callee {

@@ -144,9 +144,10 @@ macro_rules! arguments {
 
 for_argument_lists!(arguments);
 
-/// Compares a handler with the Rust types of its calls.
+/// Compares a handler of `program` with the Rust types of its calls.
 pub(super) fn check<A: CallArguments, R: CallResult>(
     handler: &HandlerDeclaration,
+    program: &str,
     known: &KnownLayouts,
 ) -> Result<(), ServerError> {
     let (types, result) = (A::types(), RustType::of::<R>());
@@ -167,7 +168,7 @@ pub(super) fn check<A: CallArguments, R: CallResult>(
     }
     let alike = |what: String, ty: &RustType, layout: &TypeLayout| {
         let rust = known.of(ty.name);
-        match rust.and_then(|rust| difference(&handler.signature.name, &rust, layout)) {
+        match rust.and_then(|rust| difference(program, &rust, layout)) {
             None => Ok(()),
             Some(difference) => Err(ServerError::Layout {
                 handler: handler.signature.text(),

@@ -4,6 +4,8 @@
 
 use std::ops::Range;
 
+use super::value::ValueType;
+
 /// The demands of a placeholder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Spec {
@@ -87,6 +89,24 @@ pub(crate) enum Piece {
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Template {
     pub pieces: Vec<Piece>,
+}
+
+impl Template {
+    /// Appends the text of values of these types, whose words follow each other.
+    pub fn write(&self, types: &[ValueType], words: &[u32], out: &mut String) {
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => out.push_str(text),
+                Piece::Value { argument, spec, .. } => {
+                    let before = types.iter().take(*argument);
+                    let start = before.map(|ty| ty.words()).sum();
+                    if let Some(ty) = types.get(*argument) {
+                        ty.render(words.get(start..).unwrap_or_default(), spec, out);
+                    }
+                }
+            }
+        }
+    }
 }
 
 /// An error of a format string, and its place in the program's text.

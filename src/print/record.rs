@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::format::{Piece, Template};
+use super::format::Template;
 use super::value::ValueType;
 
 /// Words in front of the records.
@@ -35,6 +35,15 @@ pub(crate) enum SiteKind {
     Print,
     Assert,
     Panic,
+    /// Values for a function of the host that prints: no record is left.
+    Values,
+}
+
+impl SiteKind {
+    /// Whether invocations give up there.
+    pub fn fails(self) -> bool {
+        matches!(self, Self::Assert | Self::Panic)
+    }
 }
 
 /// A printing place in a program, as seen by a single kernel.
@@ -58,18 +67,7 @@ impl Site {
 
     /// Appends the text of its values.
     pub fn write_text(&self, words: &[u32], out: &mut String) {
-        for piece in &self.template.pieces {
-            match piece {
-                Piece::Text(text) => out.push_str(text),
-                Piece::Value { argument, spec, .. } => {
-                    let before = self.arguments.iter().take(*argument);
-                    let start = before.map(|ty| ty.words()).sum();
-                    if let Some(ty) = self.arguments.get(*argument) {
-                        ty.render(words.get(start..).unwrap_or_default(), spec, out);
-                    }
-                }
-            }
-        }
+        self.template.write(&self.arguments, words, out);
     }
 
     /// The text of its values.

@@ -20,6 +20,20 @@ pub(crate) enum ScalarType {
 }
 
 impl ScalarType {
+    /// Every type.
+    const ALL: [Self; 10] = [
+        Self::Bool,
+        Self::I16,
+        Self::I32,
+        Self::I64,
+        Self::U16,
+        Self::U32,
+        Self::U64,
+        Self::F16,
+        Self::F32,
+        Self::F64,
+    ];
+
     /// Words of a number in a record.
     pub fn words(self) -> usize {
         match self {
@@ -78,6 +92,23 @@ impl ValueType {
             (1, rows) => format!("vec{rows}<{scalar}>"),
             (columns, rows) => format!("mat{columns}x{rows}<{scalar}>"),
         }
+    }
+
+    /// The type as a word, for values that travel with their types; never 0.
+    pub fn code(self) -> u32 {
+        (self.scalar as u32 + 1) | self.rows << 8 | self.columns << 16
+    }
+
+    /// The type of a word, if the word is that of a type.
+    pub fn from_code(code: u32) -> Option<Self> {
+        let [scalar, rows, columns, rest] = code.to_le_bytes();
+        let scalar = ScalarType::ALL.get(usize::from(scalar).checked_sub(1)?)?;
+        let sized = (1..=4).contains(&rows) && (1..=4).contains(&columns) && rest == 0;
+        sized.then(|| Self {
+            scalar: *scalar,
+            rows: rows.into(),
+            columns: columns.into(),
+        })
     }
 
     fn is_pointer(self) -> bool {

@@ -384,6 +384,7 @@ fn refused<T>(found: Result<T, ServerError>, slip: &Slip) {
         panic!("{text}");
     };
     slip.is_told(&handler, &value, &difference, &text);
+    assert_eq!(difference.program, "server.wgsl");
 }
 
 fn handlers_with_other_structures_are_refused(f: &Fixture) {

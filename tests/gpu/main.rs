@@ -127,6 +127,7 @@ mod server_pause;
 mod server_polls;
 mod services;
 mod services_memory;
+mod services_print;
 mod spans;
 mod spill;
 mod staging_memory;
@@ -297,6 +298,7 @@ fn main() -> std::process::ExitCode {
         server_polls::CASES,
         services::CASES,
         services_memory::CASES,
+        services_print::CASES,
         spans::CASES,
         spill::CASES,
         stress::CASES,

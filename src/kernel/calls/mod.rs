@@ -6,7 +6,8 @@
 //!
 //! The WGSL follows from how naga lays out the types of the *program*, and sizes are compared with Rust's when the
 //! program is read, and structures field by field where their Rust layout is known. Each name of a service that comes with
-//! the runtime costs a kernel nothing unless the kernel calls it.
+//! the runtime costs a kernel nothing unless the kernel calls it. A format string is a number to the host, and its values
+//! travel with their types ([`printed`]).
 
 pub(crate) mod bind;
 mod constants;
@@ -17,6 +18,7 @@ pub(crate) mod handed;
 pub(crate) mod leaves;
 pub(crate) mod padding_lanes;
 pub(crate) mod prelude;
+pub(crate) mod printed;
 pub(crate) mod signature;
 mod subgroups;
 pub(crate) mod texts;

@@ -100,7 +100,7 @@ mod tests {
     fn all_of_it_is_wgsl() {
         let stream = TokenStream::new(TEXT);
         let items = items(&stream);
-        assert_eq!(items.len(), 47);
+        assert_eq!(items.len(), 49);
         let all: String = items
             .iter()
             .map(|item| format!("{}\n", item.text))

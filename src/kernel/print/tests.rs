@@ -1,5 +1,14 @@
+use std::sync::Arc;
+
+use super::super::calls::{CallDeclaration, Signature};
+use super::super::host_layout::ValueLayouts;
 use super::super::{Constants, KernelError, Program};
 use super::*;
+
+/// The calls of a program without functions of the host.
+fn all_prints(source: &str) -> Result<Option<Prints>, FormatError> {
+    prints(source, &CallSet::default())
+}
 
 const NUMBERS: &str = "@group(0) @binding(0) var<storage, read_write> data: array<u32>;";
 
@@ -34,7 +43,7 @@ fn refusal(body: &str, place: &str, message: &str) {
 
 #[test]
 fn calls_become_plain_wgsl() {
-    let found = prints(r#"fn f() { print("a {}", vec2<f32>(1, 2)); assert(a < b, "m {}", x,); assert(c); panic("p"); }"#)
+    let found = all_prints(r#"fn f() { print("a {}", vec2<f32>(1, 2)); assert(a < b, "m {}", x,); assert(c); panic("p"); }"#)
         .unwrap()
         .unwrap();
     let source = r#"fn f() { print("a {}", vec2<f32>(1, 2)); assert(a < b, "m {}", x,); assert(c); panic("p"); }"#;
@@ -47,11 +56,51 @@ fn calls_become_plain_wgsl() {
 }
 
 #[test]
+fn calls_of_the_host_get_their_values_in_one_piece() {
+    let declaration = CallDeclaration {
+        signature: Signature::parse("fn file_print(file: u32, format: u32, values: V) -> u32")
+            .unwrap(),
+        arguments: vec![4, 4, 256],
+        result: 4,
+        layouts: ValueLayouts::default(),
+        stream: false,
+    };
+    let calls = CallSet([Arc::new(declaration)].into_iter().collect());
+    let source = r#"fn f() { _ = file_print(f(1u, 2u), "{} {}", x, y,); file_print_post(1u, "\n"); file_print_group(a, b, "{}", c); text_print(1u, "a"); }"#;
+    let found = prints(source, &calls).unwrap().unwrap();
+    assert_eq!(found.sites.len(), 3);
+    let text = super::super::edit::EditedText::new(source.into(), found.edits);
+    let [pair, end, one] = ["{} {}", "\n", "{}"].map(intern);
+    assert_eq!(
+        &**text.text(),
+        format!(
+            "fn f() {{ _ = file_print(f(1u, 2u), {pair}u, tombolo_print_0( x, y,)); \
+             file_print_post(1u, {end}u, tombolo_print_1()); \
+             file_print_group(a, b, {one}u, tombolo_print_2( c)); text_print(1u, \"a\"); }}"
+        )
+    );
+    assert!(
+        found
+            .appendix
+            .contains("fn tombolo_print_2() -> PrintValues")
+    );
+    assert!(all_prints(source).unwrap().is_none());
+    // Without quotes, and without a format.
+    for source in [
+        "fn f() { _ = file_print(1u, 2u); }",
+        "fn f() { file_print_group(true, 1u); }",
+    ] {
+        let error = prints(source, &calls).unwrap_err();
+        assert!(error.message.contains("needs a format string"), "{error:?}");
+    }
+}
+
+#[test]
 fn the_programs_own_functions_are_his() {
     let source = "fn print(x: u32) {} fn assert(x: bool) {} fn f(s: S) { print(1u); assert(true); s.panic; }";
-    assert!(prints(source).unwrap().is_none());
+    assert!(all_prints(source).unwrap().is_none());
     assert!(
-        prints("// print(\"x\")\nfn f() { let print = 1; }")
+        all_prints("// print(\"x\")\nfn f() { let print = 1; }")
             .unwrap()
             .is_none()
     );

@@ -12,7 +12,6 @@ use crate::kernel::private_array::Analysis;
 use crate::kernel::server::CANCELLED;
 use crate::kernel::text_limits::check_types;
 use crate::kernel::token::TokenStream;
-use crate::print::record::SiteKind;
 
 impl Program {
     /// Whether kernels of the program may follow pointers.
@@ -38,7 +37,7 @@ impl Program {
     /// Whether an invocation may give up.
     pub(crate) fn may_fail(&self) -> bool {
         let sites = self.inner.prints.iter().flat_map(|prints| &prints.sites);
-        sites.into_iter().any(|site| site.kind != SiteKind::Print)
+        sites.into_iter().any(|site| site.kind.fails())
     }
 
     /// Whether the program asks whether calls of its functions are withdrawn.

@@ -75,6 +75,7 @@ impl PersistentKernelBuilder {
         core.sees_memory = !self.arguments.is_empty() || kernel.shared.compiled.globals.is_some();
         core.urgent = plan.urgent;
         core.direct = Some(direct);
+        self.program.name().clone_into(&mut core.program);
         core.known = self.known;
         let core = Arc::new(core);
         let resident: Arc<dyn Resident> = Arc::clone(&core) as _;

@@ -79,6 +79,7 @@ impl PersistentKernelBuilder {
             shape.turns,
         );
         core.urgent = urgent;
+        self.program.name().clone_into(&mut core.program);
         core.known = self.known;
         core.packer = Some(packer);
         core.slices = Some(Mutex::new(Slices::new(shape, slots)));

@@ -22,6 +22,7 @@ use super::streams::Stream;
 use super::texts::Texts;
 use super::{narrow, wide};
 use crate::device::wait::lock;
+use crate::kernel::calls::printed::{PrintValues, printed};
 use crate::memory::Ptr;
 use crate::rpc::HostServicesBuilder;
 
@@ -85,6 +86,7 @@ impl HostServicesBuilder {
     /// | `file_write_block(file: u32, offset: vec2<u32>, block: FileBlock) -> FileReply` | the first `block.bytes` of it |
     /// | `file_next_block(file: u32) -> FileBlock` | from the cursor on |
     /// | `file_put_block(file: u32, block: FileBlock) -> FileReply` | at the cursor |
+    /// | `file_print(file: u32, "format", values…) -> FileReply` | the text of a format string, as `print` takes (see [`print`](crate::print)), at the cursor, in one piece and with no line break but those of the format; in each form of a call |
     /// | `file_metadata(name: u32) -> FileMetadata { status, kind, bytes: vec2<u32>, modified: vec2<u32> }` | `kind` is `FILE_IS_FILE`, `FILE_IS_FOLDER` or `FILE_IS_OTHER`; `modified` in nanoseconds since 1970, 0 if the system does not say |
     /// | `file_rename(name: u32, new_name: u32) -> u32` | a status; a file with the new name is replaced |
     /// | `file_remove(name: u32) -> u32` | a status |
@@ -213,6 +215,12 @@ impl Files {
                 "fn file_put_block(file: u32, block: FileBlock) -> FileReply",
                 with!(f, move |file: u32, block: Block| {
                     f.write_block(file, None, &block)
+                }),
+            )
+            .call(
+                "fn file_print(file: u32, format: u32, values: PrintValues) -> FileReply",
+                with!(f, move |file: u32, format: u32, values: PrintValues| {
+                    f.print(file, format, &values)
                 }),
             )
     }
@@ -378,6 +386,21 @@ impl Files {
         bytes.truncate(len);
         let mut bytes = Some(bytes).filter(|bytes| !bytes.is_empty());
         handle.write(at, || bytes.take())
+    }
+}
+
+impl Files {
+    /// Writes the text of a format string at the cursor, in one piece.
+    fn print(&self, file: u32, format: u32, values: &PrintValues) -> Reply {
+        let text = || printed(format, values).ok_or(FileStatus::BadFormat);
+        let found = (self.handle(file)).and_then(|handle| Ok((handle, text()?)));
+        match found {
+            Ok((handle, text)) => {
+                let mut bytes = Some(text.into_bytes()).filter(|bytes| !bytes.is_empty());
+                handle.write(None, || bytes.take())
+            }
+            Err(status) => reply(status, 0),
+        }
     }
 }
 

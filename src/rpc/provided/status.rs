@@ -76,6 +76,9 @@ statuses! {
         NotAFolder = 21, "FILE_NOT_A_FOLDER";
         /// The names are on different file systems: no file is copied for a change of its name.
         OtherSystem = 22, "FILE_OTHER_SYSTEM";
+        /// The number of the format is that of no literal, or the values are not those of the format: never where a program
+        /// calls with a format string.
+        BadFormat = 23, "FILE_BAD_FORMAT";
     }
 }
 

@@ -152,7 +152,11 @@ fn every_function_can_be_called() {
     for call in b.services.shared.calls.0.iter() {
         let signature = &call.signature;
         let arguments: Vec<String> = (signature.parameters.iter())
-            .map(|(_, ty)| format!("{}()", ty.replace("usm_ptr", "vec2<u32>")))
+            .map(|(name, ty)| match name.as_str() {
+                "format" => "\"{}\"".to_owned(),
+                "values" => "1u".to_owned(),
+                _ => format!("{}()", ty.replace("usm_ptr", "vec2<u32>")),
+            })
             .collect();
         let name = &signature.name;
         calls += &format!("_ = {name}_try({});\n", arguments.join(", "));

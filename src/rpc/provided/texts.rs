@@ -7,6 +7,7 @@ use super::heap_accessor::HeapAccessor;
 use super::slab::Slab;
 use super::status::FileStatus;
 use crate::device::wait::lock;
+use crate::kernel::calls::printed::{PrintValues, printed};
 use crate::kernel::calls::texts::{LITERAL, intern, literal};
 use crate::memory::Ptr;
 use crate::rpc::{HostServices, HostServicesBuilder};
@@ -57,6 +58,7 @@ impl HostServicesBuilder {
     /// | `text_new() -> TextReply` | an empty one |
     /// | `text_push(text: u32, word: u32, bytes: u32) -> u32` | appends up to four bytes, the lowest first; a status |
     /// | `text_join(text: u32, end: u32) -> u32` | appends another text |
+    /// | `text_print(text: u32, "format", values…) -> u32` | appends the text of a format string, as `print` takes (see [`print`](crate::print)), or nothing where it would be longer than a text can be; in each form of a call |
     /// | `text_drop(text: u32) -> u32` | forgets one that a kernel has made; there are 1,024 at most |
     /// | `text_size(text: u32) -> FileReply { status, bytes }` | its length |
     /// | `text_block(text: u32, start: u32) -> FileBlock` | up to 256 bytes of it |
@@ -98,6 +100,13 @@ impl HostServicesBuilder {
             with!(t, move |text: u32, end: u32| {
                 let end = t.get(end).ok_or(FileStatus::UnknownText);
                 status(end.and_then(|end| t.push(text, &end)))
+            }),
+        )
+        .call(
+            "fn text_print(text: u32, format: u32, values: PrintValues) -> u32",
+            with!(t, move |text: u32, format: u32, values: PrintValues| {
+                let end = printed(format, &values).ok_or(FileStatus::BadFormat);
+                status(end.and_then(|end| t.push(text, end.as_bytes())))
             }),
         )
         .call(

@@ -1,17 +1,24 @@
 //! The bodies of the functions that calls of `print`, `assert` and `panic` have become.
 
 use naga::{
-    BinaryOperator, Block, Expression, Function, FunctionArgument, GlobalVariable, Handle, Literal,
-    ScalarKind, Span, Statement,
+    BinaryOperator, Block, Expression, Function, FunctionArgument, FunctionResult, GlobalVariable,
+    Handle, Literal, ScalarKind, Span, Statement, Type,
 };
 
 use super::{Parameter, Runtime};
-use crate::print::record::{SiteKind, check};
+use crate::print::record::{MAX_VALUES, SiteKind, check};
 use crate::print::value::{ScalarType, ValueType};
 
 /// Members of `TomboloPrint` in shaders/print.wgsl.
 const FAILED_VALUES: u32 = 8;
 const WORDS: u32 = 9;
+
+/// The structure of values for a function of the host, and the array of words in the structure.
+#[derive(Clone, Copy)]
+pub(super) struct ValuesType {
+    pub structure: Handle<Type>,
+    pub words: Handle<Type>,
+}
 
 /// Makes the function of a site.
 pub(super) struct Filler<'m> {
@@ -46,9 +53,38 @@ impl<'m> Filler<'m> {
         match kind {
             SiteKind::Print => self.record(code),
             SiteKind::Assert | SiteKind::Panic => self.fail(code),
+            SiteKind::Values => {}
         }
         self.block
             .push(Statement::Return { value: None }, Span::UNDEFINED);
+        self.function.body = self.block;
+        self.function
+    }
+
+    /// Returns the values for a function of the host: the word of a type and the words of the value, one value after the
+    /// other, and zeros behind.
+    pub fn values(mut self, types: ValuesType) -> Function {
+        let mut words = Vec::with_capacity(MAX_VALUES);
+        for (index, ty) in self.arguments.clone().into_iter().enumerate() {
+            words.push(self.literal(ty.code()));
+            self.words_of(index, ty, &mut words);
+        }
+        let zero = self.literal(0);
+        words.resize(MAX_VALUES, zero);
+        let words = self.emitted(Expression::Compose {
+            ty: types.words,
+            components: words,
+        });
+        let value = self.emitted(Expression::Compose {
+            ty: types.structure,
+            components: vec![words],
+        });
+        let end = Statement::Return { value: Some(value) };
+        self.block.push(end, Span::UNDEFINED);
+        self.function.result = Some(FunctionResult {
+            ty: types.structure,
+            binding: None,
+        });
         self.function.body = self.block;
         self.function
     }
@@ -107,22 +143,27 @@ impl<'m> Filler<'m> {
     fn value_words(&mut self) -> Vec<Handle<Expression>> {
         let mut words = Vec::new();
         for (index, ty) in self.arguments.clone().into_iter().enumerate() {
-            let value = self.add(Expression::FunctionArgument(index as u32));
-            for column in 0..ty.columns {
-                let column = match ty.columns {
-                    1 => value,
-                    _ => self.member(value, column),
-                };
-                for row in 0..ty.rows {
-                    let component = match ty.rows {
-                        1 => column,
-                        _ => self.member(column, row),
-                    };
-                    self.component(component, ty.scalar, &mut words);
-                }
-            }
+            self.words_of(index, ty, &mut words);
         }
         words
+    }
+
+    /// Appends the words of an argument.
+    fn words_of(&mut self, index: usize, ty: ValueType, words: &mut Vec<Handle<Expression>>) {
+        let value = self.add(Expression::FunctionArgument(index as u32));
+        for column in 0..ty.columns {
+            let column = match ty.columns {
+                1 => value,
+                _ => self.member(value, column),
+            };
+            for row in 0..ty.rows {
+                let component = match ty.rows {
+                    1 => column,
+                    _ => self.member(column, row),
+                };
+                self.component(component, ty.scalar, words);
+            }
+        }
     }
 
     fn component(

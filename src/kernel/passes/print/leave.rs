@@ -13,7 +13,6 @@ use super::super::{emit_chain, prepend};
 use super::{BUFFER, INVOCATION, PrintFacts, Runtime};
 use crate::kernel::print::TextSite;
 use crate::kernel::server::{SLICE_ENTRY, is_own};
-use crate::print::record::SiteKind;
 
 /// A member of `TomboloPrint` in shaders/print.wgsl.
 const CLAIM: u32 = 3;
@@ -68,7 +67,7 @@ pub(super) fn leave_early(
 ) {
     let fails = |handle: &Handle<Function>| {
         let site = stubs.get(handle).and_then(|site| sites.get(*site));
-        site.is_some_and(|site| site.kind != SiteKind::Print)
+        site.is_some_and(|site| site.kind.fails())
     };
     // Callees come before their callers.
     let mut failing: HashSet<Handle<Function>> = HashSet::new();

@@ -1,5 +1,6 @@
 //! `print`, `assert` and `panic`: the calls left by the text side (`kernel::print`) get parameters of the types of
-//! their arguments, and bodies that leave a record for the host.
+//! their arguments, and bodies that leave a record for the host. The functions for `file_print` and `text_print` return the
+//! values instead, each behind a word for its type, for a call of the host.
 //!
 //! An assertion that fails raises a flag of the invocation. Behind every call of a function that may raise the flag,
 //! the caller tests the flag and returns; the entry point tests at its start whether the launch has failed already. A
@@ -20,8 +21,8 @@ use std::collections::{HashMap, HashSet};
 use naga::proc::ResolveContext;
 use naga::valid::Capabilities;
 use naga::{
-    Expression, Function, GlobalVariable, Handle, Module, ResourceBinding, ScalarKind, Span,
-    Statement, Type, TypeInner,
+    ArraySize, Expression, Function, GlobalVariable, Handle, Module, ResourceBinding, Scalar,
+    ScalarKind, Span, Statement, Type, TypeInner,
 };
 
 use super::blocks::each_statement;
@@ -32,7 +33,7 @@ use crate::print::format::Piece;
 use crate::print::record::{MAX_VALUES, SiteKind};
 use crate::print::value::{ScalarType, ValueType};
 
-use fill::Filler;
+use fill::{Filler, ValuesType};
 pub(crate) use leave::begin;
 use leave::{has_barrier, leave_early, reach};
 
@@ -145,8 +146,14 @@ pub(crate) fn run(
         let (Some(arguments), Some(text)) = (&types[site], sites.get(site)) else {
             continue;
         };
+        let filler = Filler::new(&runtime, arguments);
+        let body = match (text.kind, values_type(module, handle)) {
+            (SiteKind::Values, Some(types)) => filler.values(types),
+            // The program's own structure of that name; the call is refused for its size.
+            (SiteKind::Values, None) => continue,
+            (kind, _) => filler.fill(kind, site as u32 + 1),
+        };
         let name = module.functions[handle].name.take();
-        let body = Filler::new(&runtime, arguments).fill(text.kind, site as u32 + 1);
         *module.functions.get_mut(handle) = Function { name, ..body };
     }
 
@@ -161,14 +168,15 @@ pub(crate) fn run(
     let is_reached = |site: usize| reached_sites.contains(&site);
     let arguments: Vec<_> = (types.into_iter().enumerate())
         .map(|(site, types)| {
-            let types = types.filter(|_| is_reached(site))?;
+            let leaves_records = sites[site].kind != SiteKind::Values;
+            let types = types.filter(|_| is_reached(site) && leaves_records)?;
             Some(types.into_iter().map(|(_, ty)| ty).collect())
         })
         .collect();
     if arguments.iter().all(Option::is_none) {
         return Ok(None);
     }
-    let fails = |site: usize| is_reached(site) && sites[site].kind != SiteKind::Print;
+    let fails = |site: usize| is_reached(site) && sites[site].kind.fails();
     let may_leave = (0..sites.len()).any(fails)
         && !has_barrier(&point.function.body)
         && !reached.iter().any(|handle| {
@@ -260,15 +268,40 @@ fn value_types(
             return Err(fault(Some(*argument), Some(place.clone()), refusal));
         }
     }
-    let words: usize = types.iter().map(|ty| ty.words()).sum();
+    let mut words: usize = types.iter().map(|ty| ty.words()).sum();
+    let mut what = "a record takes";
+    if sites[site].kind == SiteKind::Values {
+        words += types.len();
+        what = "with a word for the type of each; a call takes";
+    }
     if words > MAX_VALUES {
         let message = format!(
-            "the arguments have {words} words of 32 bits, and a record takes {MAX_VALUES}: print in \
+            "the arguments have {words} words of 32 bits, and {what} {MAX_VALUES}: print in \
              several lines"
         );
         return Err(fault(None, None, message));
     }
     Ok(types)
+}
+
+/// The type `PrintValues` that a function returns, and that of the words in the structure.
+fn values_type(module: &Module, function: Handle<Function>) -> Option<ValuesType> {
+    let structure = module.functions[function].result.as_ref()?.ty;
+    let TypeInner::Struct { members, .. } = &module.types[structure].inner else {
+        return None;
+    };
+    let words = members.first().filter(|_| members.len() == 1)?.ty;
+    let is_word = |base: Handle<Type>| module.types[base].inner == TypeInner::Scalar(Scalar::U32);
+    match module.types[words].inner {
+        TypeInner::Array {
+            base,
+            size: ArraySize::Constant(count),
+            ..
+        } if count.get() as usize == MAX_VALUES && is_word(base) => {
+            Some(ValuesType { structure, words })
+        }
+        _ => None,
+    }
 }
 
 fn value_type(inner: &TypeInner) -> Result<ValueType, String> {

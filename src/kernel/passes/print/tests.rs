@@ -1,11 +1,12 @@
 use naga::valid::{ValidationFlags, Validator};
 
 use super::*;
+use crate::kernel::calls::CallSet;
 use crate::kernel::print::prints;
 
 /// The module of `source` after the pass and the prologue, and their results.
 fn lowered(source: &str) -> (Module, Option<PrintFacts>) {
-    let prints = prints(source).unwrap().unwrap();
+    let prints = prints(source, &CallSet::default()).unwrap().unwrap();
     let text = crate::kernel::print::edited(source, &prints);
     let mut module = naga::front::wgsl::parse_str(&text).unwrap();
     let binding = ResourceBinding {
