@@ -22,6 +22,7 @@ mod process;
 mod provide;
 mod rows;
 mod swiftshader;
+mod tools;
 mod toolchain;
 mod workspace;
 

@@ -4,16 +4,17 @@
 //! sources need no network. Advisories need RustSec's database, and the command fetches the database; where the fetch fails,
 //! the other checks count, and the command says so, unless `--advisories` demands the database, as CI does.
 
-use std::env;
-use std::ffi::OsString;
-use std::path::PathBuf;
-
 use crate::error::Error;
 use crate::process::{self, say};
+use crate::tools::Tool;
 use crate::workspace::Workspace;
 
-/// The version for which `deny.toml` is written.
-const VERSION: &str = "0.20.2";
+/// In the version for which `deny.toml` is written.
+const TOOL: Tool = Tool {
+    name: "cargo-deny",
+    version: "0.20.2",
+    install: &["--no-default-features"],
+};
 
 /// The checks without a network.
 const CHECKS: [&str; 3] = ["bans", "licenses", "sources"];
@@ -28,7 +29,7 @@ pub struct Args {
 
 /// Runs the command.
 pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
-    let program = provide(workspace)?;
+    let program = TOOL.provide(workspace)?;
     let deny = || {
         let mut command = workspace.command_at(program.clone().into());
         command.arg("--locked");
@@ -46,26 +47,4 @@ pub fn run(workspace: &Workspace, args: &Args) -> Result<(), Error> {
         }
     }
     process::run(deny().args(["check", "advisories"]))
-}
-
-/// The program: installed, built before, or built now.
-fn provide(workspace: &Workspace) -> Result<PathBuf, Error> {
-    let name = format!("cargo-deny{}", env::consts::EXE_SUFFIX);
-    if process::in_path(&name) {
-        return Ok(name.into());
-    }
-    let root = workspace.tools_dir();
-    let program = root.join("bin").join(name);
-    if !program.is_file() {
-        say(format!(
-            "cargo-deny {VERSION} is built once, below {}",
-            root.display()
-        ));
-        let mut install = workspace.cargo();
-        install.args(["install", "--quiet", "--locked", "--no-default-features"]);
-        install.args(["--version", VERSION, "cargo-deny", "--root"]);
-        install.arg(OsString::from(&root));
-        process::run(&mut install)?;
-    }
-    Ok(program)
 }
