@@ -120,7 +120,7 @@ pub(crate) async fn open(
         });
     }
     let descriptor = wgpu::DeviceDescriptor {
-        label: options.label.as_deref(),
+        label: options.label.as_deref().or(Some("tombolo device")),
         required_features: (wanted_features() & adapter.features()) | options.features,
         required_limits: options.lowered(adapter.limits()),
         memory_hints: memory_hints(info.device_type),

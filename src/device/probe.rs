@@ -202,7 +202,10 @@ impl Bench<'_> {
                 label: Some("tombolo probe"),
             });
         {
-            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default());
+            let mut pass = encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+                label: Some("tombolo probe"),
+                timestamp_writes: None,
+            });
             pass.set_pipeline(pipeline);
             if let Some(group) = group {
                 pass.set_bind_group(0, group, &[]);

@@ -99,7 +99,7 @@ impl TimingSlot {
     fn mark(&self, query: u32, encoder: &mut wgpu::CommandEncoder) {
         if self.between {
             drop(encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
-                label: None,
+                label: Some("tombolo timestamp"),
                 timestamp_writes: Some(self.writes(query, query + 2)),
             }));
         }

@@ -70,7 +70,7 @@ pub(super) fn bind(
         let make = || {
             capture(&to.device.raw, || {
                 to.device.raw.create_bind_group(&wgpu::BindGroupDescriptor {
-                    label: None,
+                    label: Some(&to.launch.kernel.shared.name),
                     layout: &plan.layout,
                     entries: &found.entries,
                 })

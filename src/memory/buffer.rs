@@ -230,12 +230,39 @@ impl Device {
         DeviceBuffer::allocate(&self.shared, len as u64)
     }
 
+    /// As [`Device::zeroed`], with a label: the name in the driver's debug layers, in debuggers of graphics and in wgpu's own
+    /// messages. Buffers without a label are all called `tombolo buffer` there.
+    ///
+    /// # Errors
+    /// As [`Device::zeroed`].
+    pub fn zeroed_labelled<T: Pod>(
+        &self,
+        label: &str,
+        len: usize,
+    ) -> Result<DeviceBuffer<T>, MemoryError> {
+        DeviceBuffer::allocate_labelled(&self.shared, Some(label), len as u64)
+    }
+
     /// Makes a buffer with a copy of `values`.
     ///
     /// # Errors
     /// As [`Device::zeroed`].
     pub fn buffer<T: Pod>(&self, values: &[T]) -> Result<DeviceBuffer<T>, MemoryError> {
         let buffer = self.zeroed(values.len())?;
+        buffer.write(0, values)?;
+        Ok(buffer)
+    }
+
+    /// As [`Device::buffer`], with a label for debuggers: see [`Device::zeroed_labelled`].
+    ///
+    /// # Errors
+    /// As [`Device::zeroed`].
+    pub fn buffer_labelled<T: Pod>(
+        &self,
+        label: &str,
+        values: &[T],
+    ) -> Result<DeviceBuffer<T>, MemoryError> {
+        let buffer = self.zeroed_labelled(label, values.len())?;
         buffer.write(0, values)?;
         Ok(buffer)
     }
@@ -298,6 +325,14 @@ impl<T: Pod> DeviceBuffer<T> {
     }
 
     pub(crate) fn allocate(device: &Arc<DeviceShared>, len: u64) -> Result<Self, MemoryError> {
+        Self::allocate_labelled(device, None, len)
+    }
+
+    fn allocate_labelled(
+        device: &Arc<DeviceShared>,
+        label: Option<&str>,
+        len: u64,
+    ) -> Result<Self, MemoryError> {
         let name = || device.capabilities.name.clone();
         let element = size_of::<T>() as u64;
         if element == 0 {
@@ -320,7 +355,7 @@ impl<T: Pod> DeviceBuffer<T> {
             device,
             "creating a buffer",
             &wgpu::BufferDescriptor {
-                label: None,
+                label: label.or(Some("tombolo buffer")),
                 size,
                 usage: USAGE,
                 mapped_at_creation: false,

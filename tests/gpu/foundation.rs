@@ -25,6 +25,7 @@ cases![
     pipelines_work_in_raw_wgpu,
     devices_without_private_memory_say_so,
     medians_of_windows_of_3_and_15,
+    labels_of_buffers_reach_the_driver,
 ];
 
 fn kernel(f: &Fixture, source: &str) -> Kernel {
@@ -360,4 +361,36 @@ fn medians_of_windows_of_3_and_15(f: &Fixture) {
         );
         assert!(filtered.image != picture);
     }
+}
+
+/// The label of a buffer, where the driver is the project's own.
+#[cfg(embedded)]
+fn label_in_driver(buffer: &wgpu::Buffer) -> Option<String> {
+    // SAFETY: the handle is looked at, and neither used nor destroyed.
+    let hal = unsafe { buffer.as_hal::<tombolo_cpu::Api>() }?;
+    hal.label().map(str::to_owned)
+}
+
+fn labels_of_buffers_reach_the_driver(f: &Fixture) {
+    let device = f.open(|_| {});
+    let prices = device.buffer_labelled("prices", &[3u32, 4, 5]).unwrap();
+    let sold = device.zeroed_labelled::<u64>("sold", 2).unwrap();
+    let unnamed = device.buffer(&[7u32]).unwrap();
+    assert_eq!(prices.read().unwrap(), [3, 4, 5]);
+    assert_eq!(sold.read().unwrap(), [0, 0]);
+    assert_eq!(unnamed.read().unwrap(), [7]);
+    #[cfg(embedded)]
+    if f.is_embedded() {
+        assert_eq!(label_in_driver(prices.raw()).as_deref(), Some("prices"));
+        assert_eq!(label_in_driver(sold.raw()).as_deref(), Some("sold"));
+        let unnamed = label_in_driver(unnamed.raw());
+        assert_eq!(unnamed.as_deref(), Some("tombolo buffer"));
+    }
+    // Everywhere wgpu names the buffer in its messages.
+    prices.raw().destroy();
+    let error = prices.copy_to(0, &device.zeroed(3).unwrap(), 0, 3);
+    let error = error.map_err(|error| error.to_string());
+    let error = error.and_then(|event| event.wait().map_err(|error| error.to_string()));
+    let error = error.unwrap_err();
+    assert!(error.contains("prices"), "{error}");
 }

@@ -15,6 +15,8 @@ mod error;
 mod errors;
 mod gpu;
 mod icd;
+#[cfg(test)]
+mod labels;
 mod library;
 mod nightly;
 mod pages;

@@ -88,6 +88,7 @@ struct Memory {
     owner: Owner,
     /// Some of the bytes may not be there
     has_gaps: bool,
+    label: Option<Box<str>>,
 }
 
 // SAFETY: the memory is plain bytes, accessed by kernels, copies and the host by the rules of wgpu: a writer is alone, or
@@ -130,8 +131,22 @@ impl Buffer {
                     written: Mutex::new(0..0),
                 },
                 has_gaps: false,
+                label: None,
             }),
         })
+    }
+
+    /// The same with a label. Before the buffer has further handles.
+    pub(super) fn labelled(mut self, label: Option<&str>) -> Self {
+        if let Some(memory) = Arc::get_mut(&mut self.memory) {
+            memory.label = label.map(Box::from);
+        }
+        self
+    }
+
+    /// The label of wgpu's descriptor, if any, unless the instance discards labels.
+    pub fn label(&self) -> Option<&str> {
+        self.memory.label.as_deref()
     }
 
     /// A buffer in existing memory: shared by kernels and host, without copies.
@@ -187,6 +202,7 @@ impl Buffer {
                 bytes,
                 owner,
                 has_gaps,
+                label: None,
             }),
         }
     }

@@ -150,7 +150,8 @@ impl hal::Device for Device {
     unsafe fn create_buffer(&self, desc: &hal::BufferDescriptor) -> DeviceResult<Buffer> {
         self.check()?;
         let maps = wgt::BufferUses::MAP_READ | wgt::BufferUses::MAP_WRITE;
-        Buffer::new(desc.size, desc.usage.intersects(maps))
+        let buffer = Buffer::new(desc.size, desc.usage.intersects(maps))?;
+        Ok(buffer.labelled(desc.label))
     }
 
     unsafe fn destroy_buffer(&self, _buffer: Buffer) {}

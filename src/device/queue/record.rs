@@ -78,7 +78,9 @@ impl Recorder<'_> {
     }
 
     fn new_encoder(&self) -> wgpu::CommandEncoder {
-        let descriptor = wgpu::CommandEncoderDescriptor { label: None };
+        let descriptor = wgpu::CommandEncoderDescriptor {
+            label: Some("tombolo batch"),
+        };
         self.device.raw.create_command_encoder(&descriptor)
     }
 
@@ -97,7 +99,7 @@ impl Recorder<'_> {
         if let Some(encoder) = self.state.encoder.as_mut() {
             let pass = encoder
                 .begin_compute_pass(&wgpu::ComputePassDescriptor {
-                    label: None,
+                    label: Some("tombolo launches"),
                     timestamp_writes: timing.and_then(TimingSlot::of_launch),
                 })
                 .forget_lifetime();

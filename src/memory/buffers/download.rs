@@ -77,8 +77,10 @@ impl Download {
         // The lock is kept, so that no unseen command is recorded in between.
         let mut queue = device.queue.lock(device);
         let (commands, error) = capture(&device.raw, || {
-            let mut encoder = (device.raw)
-                .create_command_encoder(&wgpu::CommandEncoderDescriptor { label: None });
+            let mut encoder =
+                (device.raw).create_command_encoder(&wgpu::CommandEncoderDescriptor {
+                    label: Some("tombolo copy to the host"),
+                });
             let from = (&buffer.raw, base + words.start);
             encoder.copy_buffer_to_buffer(from.0, from.1, memory.buffer(), 0, bytes);
             encoder.finish()

@@ -166,8 +166,9 @@ impl Root {
         // The lock is kept, so that no unseen command is recorded in between.
         let mut queue = owner.queue.lock(&owner);
         let (commands, error) = capture(&owner.raw, || {
-            let mut encoder =
-                (owner.raw).create_command_encoder(&wgpu::CommandEncoderDescriptor { label: None });
+            let mut encoder = (owner.raw).create_command_encoder(&wgpu::CommandEncoderDescriptor {
+                label: Some("tombolo copy to a transfer slot"),
+            });
             encoder.copy_buffer_to_buffer(&source.raw, base + words.start, &seen, 0, bytes);
             encoder.finish()
         });

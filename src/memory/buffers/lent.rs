@@ -55,8 +55,10 @@ impl<'a> Lent<'a> {
         // The lock is kept, so that no unseen command is recorded in between.
         let mut queue = device.queue.lock(device);
         let (commands, error) = capture(&device.raw, || {
-            let mut encoder = (device.raw)
-                .create_command_encoder(&wgpu::CommandEncoderDescriptor { label: None });
+            let mut encoder =
+                (device.raw).create_command_encoder(&wgpu::CommandEncoderDescriptor {
+                    label: Some("tombolo copy to lent memory"),
+                });
             for (lent, part, at) in span.copies(from) {
                 let count = part.end - part.start;
                 encoder.copy_buffer_to_buffer(&buffer.raw, at, lent, part.start, count);

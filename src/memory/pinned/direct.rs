@@ -124,8 +124,8 @@ fn record(
     commands: impl FnOnce(&mut wgpu::CommandEncoder),
 ) -> Result<wgpu::CommandBuffer, MemoryError> {
     let (recorded, error) = capture(&device.raw, || {
-        let mut encoder =
-            (device.raw).create_command_encoder(&wgpu::CommandEncoderDescriptor { label: None });
+        let mut encoder = (device.raw)
+            .create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some(what) });
         commands(&mut encoder);
         encoder.finish()
     });

@@ -196,8 +196,8 @@ fn record(
         }
     };
     let (commands, error) = capture(&device.raw, || {
-        let mut encoder =
-            (device.raw).create_command_encoder(&wgpu::CommandEncoderDescriptor { label: None });
+        let mut encoder = (device.raw)
+            .create_command_encoder(&wgpu::CommandEncoderDescriptor { label: Some(what) });
         far.fetch(&mut encoder, memory.buffer());
         encoder.finish()
     });

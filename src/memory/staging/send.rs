@@ -388,8 +388,10 @@ impl Part {
         let device = owner.upgrade().ok_or("the device was dropped")?;
         let memory = self.take(&device)?;
         let (commands, error) = capture(&device.raw, || {
-            let mut encoder = (device.raw)
-                .create_command_encoder(&wgpu::CommandEncoderDescriptor { label: None });
+            let mut encoder =
+                (device.raw).create_command_encoder(&wgpu::CommandEncoderDescriptor {
+                    label: Some("tombolo copy to a device"),
+                });
             self.far.store(&mut encoder, &memory);
             encoder.finish()
         });

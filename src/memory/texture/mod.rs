@@ -203,8 +203,9 @@ impl TextureShared {
         let has_atomics = features.is_some_and(|found| found.allowed_usages.contains(atomic))
             && (device.raw.features()).contains(wgpu::Features::TEXTURE_ATOMIC);
         usage.set(atomic, options.storage && has_atomics);
+        let label = options.label.as_deref().or(Some("tombolo texture"));
         let descriptor = wgpu::TextureDescriptor {
-            label: options.label.as_deref(),
+            label,
             size: wgpu::Extent3d {
                 width,
                 height,
@@ -220,7 +221,7 @@ impl TextureShared {
         let (made, error) = capture(&device.raw, || {
             let raw = device.raw.create_texture(&descriptor);
             let view = raw.create_view(&wgpu::TextureViewDescriptor {
-                label: options.label.as_deref(),
+                label,
                 dimension: Some(options.dimension.view()),
                 ..Default::default()
             });
