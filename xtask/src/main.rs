@@ -24,8 +24,8 @@ mod process;
 mod provide;
 mod rows;
 mod swiftshader;
-mod tools;
 mod toolchain;
+mod tools;
 mod workspace;
 
 use std::process::ExitCode;
@@ -34,7 +34,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     adapters, bench, book, call_table, ci, comments, cross, demo, deny, features, languages,
-    minimal, mpi, package, peers, port, stress, test, web,
+    minimal, miri, mpi, package, peers, port, stress, test, web,
 };
 use crate::error::Error;
 use crate::workspace::Workspace;
@@ -88,6 +88,8 @@ enum Command {
     Package(package::Args),
     /// The published crates with the least versions of dependencies that their manifests allow
     MinimalVersions,
+    /// Tests of the host's logic in Miri, which finds undefined behaviour and data races; installs a nightly toolchain
+    Miri(miri::Args),
     /// Pronouns in 1,000 words of comments, by rooms of the sources
     Comments(comments::Args),
     /// Everything a change must pass: format, lints, docs, tests, every operation at once, examples
@@ -124,6 +126,7 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Features => features::run(&workspace),
         Command::Deny(args) => deny::run(&workspace, args),
         Command::Package(args) => package::run(&workspace, args),
+        Command::Miri(args) => miri::run(&workspace, args),
         Command::MinimalVersions => minimal::run(&workspace),
         Command::Comments(args) => comments::run(&workspace, args),
         Command::Ci(args) => ci::run(&workspace, args),

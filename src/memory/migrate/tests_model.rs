@@ -135,10 +135,14 @@ fn apply(machine: &mut Machine, operation: &Operation) {
     machine.check();
 }
 
+/// Fewer operations than so many. Miri takes its time for each.
+const OPERATIONS: usize = if cfg!(miri) { 8 } else { 40 };
+
 fn script<S: Strategy<Value = Operation>>(
     operations: impl Fn(usize) -> S,
 ) -> impl Strategy<Value = Vec<Operation>> {
-    (1..PLACES).prop_flat_map(move |devices| prop::collection::vec(operations(devices), 1..40))
+    (1..PLACES)
+        .prop_flat_map(move |devices| prop::collection::vec(operations(devices), 1..OPERATIONS))
 }
 
 /// Applies them to a machine in which nothing goes wrong: never is more `counted` than whole buffers would have moved, of

@@ -180,7 +180,8 @@ proptest! {
         direct in any::<bool>(),
         shared in prop::option::of((0..PLACES, 0..PLACES)),
         launches in prop::collection::vec(
-            (0..PLACES, prop::collection::vec((range(), access()), 1..4), 0..4usize), 1..40),
+            (0..PLACES, prop::collection::vec((range(), access()), 1..4), 0..4usize),
+            1..if cfg!(miri) { 8 } else { 40 }),
         seed in any::<u64>(),
     ) {
         let mut routes = Routes::new().with_chunk(chunk);

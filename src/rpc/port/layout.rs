@@ -186,8 +186,10 @@ mod tests {
     #[test]
     fn nothing_overlaps_and_sides_share_no_line() {
         let sizes = [(1, 0), (1, 1), (3, 12), (16, 13), (17, 128), (100, 60)];
-        let tables = sizes.map(|(ports, payload)| PortLayout::new(ports, payload));
-        for layout in tables.into_iter().chain(tables.map(PortLayout::in_packets)) {
+        // Miri takes its time for each word.
+        let sizes = &sizes[..if cfg!(miri) { 3 } else { sizes.len() }];
+        let tables = (sizes.iter()).map(|&(ports, payload)| PortLayout::new(ports, payload));
+        for layout in tables.clone().chain(tables.map(PortLayout::in_packets)) {
             let PortLayout {
                 ports,
                 payload,

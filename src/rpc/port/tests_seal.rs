@@ -178,12 +178,14 @@ proptest! {
 
 #[test]
 fn without_seals_this_memory_leads_to_wrong_calls() {
-    let wrong = (1..50u64)
-        .filter(|&seed| served(&many(seed as u32), seed << 20, false) != many(seed as u32));
-    assert!(wrong.count() > 40);
+    // Nearly every seed. Miri takes its time for each.
+    let (seeds, most_right) = if cfg!(miri) { (1..4u64, 2) } else { (1..50, 8) };
+    let right = (seeds.clone())
+        .filter(|&seed| served(&many(seed as u32), seed << 20, false) == many(seed as u32));
+    assert!(right.count() <= most_right);
     let answers: Vec<_> = (0..20u32).map(|i| (1, [i % 3; PAYLOAD])).collect();
-    let wrong = (1..50u64).filter(|&seed| taken(&answers, seed << 20, false) != answers);
-    assert!(wrong.count() > 40);
+    let right = seeds.filter(|&seed| taken(&answers, seed << 20, false) == answers);
+    assert!(right.count() <= most_right);
 }
 
 #[test]

@@ -12,6 +12,7 @@ pub mod deny;
 pub mod features;
 pub mod languages;
 pub mod minimal;
+pub mod miri;
 pub mod mpi;
 pub mod package;
 pub mod peers;
