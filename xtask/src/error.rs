@@ -281,6 +281,17 @@ pub enum Error {
          how to install it"
     )]
     NoRustup,
+    /// There is nothing to read the counters of instrumented code with.
+    #[error(
+        "coverage needs llvm-cov and llvm-profdata of the compiler's own version of LLVM: with rustup they are the component \
+         llvm-tools, which this task adds; without, name them in the variables LLVM_COV and LLVM_PROFDATA"
+    )]
+    NoLlvmTools,
+    /// No file of the sources was counted.
+    #[error(
+        "no line of the sources was counted: the arguments behind `--` have run no test of the published crates"
+    )]
+    NoCoverage,
     /// Every adapter was opted out of.
     #[error(
         "no adapter is left: there is no usable GPU here, and both software adapters are turned off; leave out \

@@ -33,8 +33,8 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    adapters, bench, book, call_table, ci, comments, cross, demo, deny, features, languages,
-    minimal, miri, mpi, package, peers, port, stress, test, web,
+    adapters, bench, book, call_table, ci, comments, coverage, cross, demo, deny, features,
+    languages, minimal, miri, mpi, package, peers, port, stress, test, web,
 };
 use crate::error::Error;
 use crate::workspace::Workspace;
@@ -90,6 +90,8 @@ enum Command {
     MinimalVersions,
     /// Tests of the host's logic in Miri, which finds undefined behaviour and data races; installs a nightly toolchain
     Miri(miri::Args),
+    /// Which lines of the host's code the tests without a device run, by rooms
+    Coverage(coverage::Args),
     /// Pronouns in 1,000 words of comments, by rooms of the sources
     Comments(comments::Args),
     /// Everything a change must pass: format, lints, docs, tests, every operation at once, examples
@@ -127,6 +129,7 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Deny(args) => deny::run(&workspace, args),
         Command::Package(args) => package::run(&workspace, args),
         Command::Miri(args) => miri::run(&workspace, args),
+        Command::Coverage(args) => coverage::run(&workspace, args),
         Command::MinimalVersions => minimal::run(&workspace),
         Command::Comments(args) => comments::run(&workspace, args),
         Command::Ci(args) => ci::run(&workspace, args),

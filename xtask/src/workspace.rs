@@ -59,6 +59,11 @@ impl Workspace {
         self.target.join("tools")
     }
 
+    /// Where code with counters is built, and what was counted is written.
+    pub fn coverage_dir(&self) -> PathBuf {
+        self.target.join("coverage")
+    }
+
     /// Where cargo puts the archives that would be published.
     pub fn packages_dir(&self) -> PathBuf {
         self.target.join("package")

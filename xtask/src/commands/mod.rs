@@ -6,6 +6,7 @@ pub mod book;
 pub mod call_table;
 pub mod ci;
 pub mod comments;
+pub mod coverage;
 pub mod cross;
 pub mod demo;
 pub mod deny;
