@@ -292,6 +292,12 @@ pub enum Error {
         "no line of the sources was counted: the arguments behind `--` have run no test of the published crates"
     )]
     NoCoverage,
+    /// There is no tag to compare with.
+    #[error(
+        "there is no tag to compare the public items with: name a commit with --baseline-rev, or a release in the registry \
+         with `-- --baseline-version VERSION`"
+    )]
+    NoBaseline,
     /// Every adapter was opted out of.
     #[error(
         "no adapter is left: there is no usable GPU here, and both software adapters are turned off; leave out \

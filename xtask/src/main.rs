@@ -34,7 +34,7 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     adapters, bench, book, call_table, ci, comments, coverage, cross, demo, deny, features,
-    languages, minimal, miri, mpi, package, peers, port, stress, test, web,
+    languages, minimal, miri, mpi, package, peers, port, semver, stress, test, web,
 };
 use crate::error::Error;
 use crate::workspace::Workspace;
@@ -92,6 +92,8 @@ enum Command {
     Miri(miri::Args),
     /// Which lines of the host's code the tests without a device run, by rooms
     Coverage(coverage::Args),
+    /// Whether changes of the public items since a tag or a commit need another major version
+    Semver(semver::Args),
     /// Pronouns in 1,000 words of comments, by rooms of the sources
     Comments(comments::Args),
     /// Everything a change must pass: format, lints, docs, tests, every operation at once, examples
@@ -130,6 +132,7 @@ fn run(command: &Command) -> Result<(), Error> {
         Command::Package(args) => package::run(&workspace, args),
         Command::Miri(args) => miri::run(&workspace, args),
         Command::Coverage(args) => coverage::run(&workspace, args),
+        Command::Semver(args) => semver::run(&workspace, args),
         Command::MinimalVersions => minimal::run(&workspace),
         Command::Comments(args) => comments::run(&workspace, args),
         Command::Ci(args) => ci::run(&workspace, args),

@@ -3,9 +3,9 @@
 //! Work that would multiply the command's time is left to separate jobs: `cargo xtask features`, compiling the dependencies
 //! anew for each set of features; `cargo xtask cross` and `cargo xtask languages`, compiling the dependencies for five systems,
 //! and with the writers of every language; `cargo xtask port`, whose program has dependencies of its own; `cargo xtask deny`,
-//! building cargo-deny; `cargo xtask miri`, interpreting what other tests run; `cargo xtask coverage` and `cargo xtask package`,
-//! building all dependencies once more; the program ended by a panic, with everything compiled to abort; and the long and the
-//! instrumented runs of `cargo xtask stress`.
+//! building cargo-deny; `cargo xtask miri`, interpreting what other tests run; `cargo xtask coverage`, `cargo xtask semver` and
+//! `cargo xtask package`, building all dependencies once more; the program ended by a panic, with everything compiled to abort;
+//! and the long and the instrumented runs of `cargo xtask stress`.
 
 use std::fs;
 use std::process::Command;

@@ -19,6 +19,7 @@ pub mod package;
 pub mod peers;
 pub mod port;
 pub mod sanitize;
+pub mod semver;
 pub mod stress;
 pub mod test;
 pub mod web;
