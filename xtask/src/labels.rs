@@ -1,4 +1,4 @@
-//! Every object of wgpu that the runtime makes has a label, for debug layers, debuggers of graphics and wgpu's own messages.
+//! Every object of wgpu in the runtime has a label, for debug layers, debuggers of graphics and wgpu's own messages.
 //!
 //! The sources are read: each descriptor of wgpu outside of tests is written out, and names a label. A label is known when the
 //! object is made, or is a constant: no launch puts a text together.
@@ -8,13 +8,13 @@ use std::path::Path;
 
 use crate::workspace::Workspace;
 
-/// Folders of the sources that make objects of wgpu.
+/// Folders of the sources with calls of wgpu.
 const FOLDERS: [&str; 3] = ["src", "kernels/src", "mpi/src"];
 
 /// Descriptors without a label.
 const UNLABELLED: [&str; 1] = ["InstanceDescriptor"];
 
-/// Options whose label is the program's own, and which get a constant for a label where they are used.
+/// Options with a label of the program's own. The uses of the options have a constant for a label where the program gives none.
 const OPTIONS: [&str; 2] = ["src/device/options.rs", "src/memory/texture/options.rs"];
 
 /// The code of a file without its module of tests.
@@ -55,7 +55,7 @@ fn name_part(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// The text in front of the bracket that closes one opened before the text.
+/// The text in front of the bracket that closes a bracket opened before the text.
 fn up_to_the_end(text: &str) -> &str {
     let mut depth = 1;
     for (at, c) in text.char_indices() {
@@ -67,7 +67,7 @@ fn up_to_the_end(text: &str) -> &str {
     text
 }
 
-/// Whether the fields of a descriptor have a label, which is written out or a variable of that name.
+/// Whether the fields of a descriptor have a label, written out or as a variable `label`.
 fn names_a_label(fields: &str) -> bool {
     fields
         .split([',', '\n'])
@@ -75,7 +75,7 @@ fn names_a_label(fields: &str) -> bool {
         .any(|field| field == "label" || (field.starts_with("label: ") && field != "label: None"))
 }
 
-/// Calls `look` with each file of Rust below a folder that is no test, and its path in the repository.
+/// Calls `look` with the path and the text of each file of Rust below a folder, except for tests.
 fn each_file(root: &Path, folder: &str, look: &mut impl FnMut(&str, &str)) {
     for entry in fs::read_dir(root.join(folder)).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();

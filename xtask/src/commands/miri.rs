@@ -1,9 +1,9 @@
 //! `cargo xtask miri`: tests of the host's logic in Miri, an interpreter of Rust that finds undefined behaviour and data races.
 //!
-//! Miri runs no code of other languages, so no driver and no compiled kernel: only rooms that know no device run here. Miri takes
-//! some thousand times as long as a processor, so tests of many cases have few under `cfg!(miri)`, and others are left out by name
-//! ([`LEFT_OUT`]). Miri's own clock and random numbers make each run like the last. The pinned nightly toolchain and Miri come
-//! from rustup, which adds what is missing; Miri compiles the standard library once.
+//! Miri runs no code of other languages, so no driver and no compiled kernel: only rooms without a device run here. Miri takes
+//! some thousand times as long as a processor, so tests of many cases have few under `cfg!(miri)`, and others are left out by
+//! name ([`LEFT_OUT`]). Miri's own clock and random numbers make each run like the last. The pinned nightly toolchain and Miri
+//! come from rustup, which adds missing components; Miri compiles the standard library once.
 
 use std::ffi::OsString;
 use std::process::Command;
@@ -22,7 +22,7 @@ struct Group {
 }
 
 const GROUPS: &[Group] = &[
-    // Without a backend: fewer dependencies to compile once more, none of which could run.
+    // Without a backend: fewer dependencies to compile once more, and none could run.
     Group {
         package: "tombolo",
         features: &["--no-default-features"],
@@ -39,7 +39,7 @@ const GROUPS: &[Group] = &[
             "print::",
         ],
     },
-    // Who may submit, and who waits.
+    // The order of submissions, and of waiting threads.
     Group {
         package: "tombolo-cpu",
         features: &[],
@@ -47,7 +47,7 @@ const GROUPS: &[Group] = &[
     },
 ];
 
-/// Parts of the names of tests that are left out, each with the reason.
+/// Parts of the names of tests left out, each with the reason.
 const LEFT_OUT: &[(&str, &str)] = &[
     ("loom", "loom switches stacks in assembler"),
     (
@@ -92,7 +92,7 @@ fn miri(workspace: &Workspace, group: &Group) -> Result<Command, Error> {
     command.args(["miri", "test", "--locked", "--lib"]);
     command.args(["--package", group.package]);
     command.args(group.features).arg("--");
-    // Random tests look for their number of cases, and else for files of earlier failures, which Miri keeps from programs.
+    // Random tests look for their number of cases, and else for files of earlier failures, but Miri keeps files from programs.
     command.env(
         "MIRIFLAGS",
         "-Zmiri-env-forward=PROPTEST_CASES -Zmiri-env-forward=PROPTEST_DISABLE_FAILURE_PERSISTENCE",
@@ -106,7 +106,7 @@ fn miri(workspace: &Workspace, group: &Group) -> Result<Command, Error> {
 mod tests {
     use super::*;
 
-    /// A room that was renamed would have no test in Miri, and nobody would be told.
+    /// A renamed room would have no test in Miri, and nobody would be told.
     #[test]
     fn rooms_with_these_names_exist() {
         let root = Workspace::find().unwrap().root().to_owned();
