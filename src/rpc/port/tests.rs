@@ -59,9 +59,9 @@ fn call(
 /// `clients` clients, shared out to `threads` threads, make `calls` calls each over `ports` ports.
 fn loopback(ports: usize, clients: usize, threads: usize, servers: usize, calls: usize) {
     // Miri takes its time for each look at a mailbox, and tries other orders of threads than a processor.
-    let (clients, threads, calls) = match cfg!(miri) {
-        true => (clients.min(4), 2, 2),
-        false => (clients, threads, calls),
+    let (ports, clients, threads, calls) = match cfg!(miri) {
+        true => (ports.min(4), clients.min(4), 2, 2),
+        false => (ports, clients, threads, calls),
     };
     let layout = PortLayout::new(ports, 8);
     let words = host_words(layout.words());
