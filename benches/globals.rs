@@ -41,8 +41,7 @@ fn main() -> Result<(), Error> {
         };
         // Memory that the host shares, and the device's own: both ways in which a variable may lie.
         for (label, unified) in [("", None), ("_own_memory", Some(false))] {
-            let mut options = DeviceOptions::default();
-            options.unified_memory = unified;
+            let options = DeviceOptions::default().unified_memory(unified);
             let device = context.device_at_with(adapter.index, options)?;
             row(&format!("read{label}"), 1.02, access(&device, READ)?);
             row(&format!("write{label}"), 1.02, access(&device, WRITE)?);

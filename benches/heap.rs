@@ -132,9 +132,9 @@ struct Side {
 fn open(adapter: &AdapterDescription, placement: HeapPlacement) -> Result<Side, Error> {
     let size = HeapSize::Bytes(512 << 20);
     let context = Context::with_heap(wgpu::Backends::all(), size)?;
-    let mut options = DeviceOptions::default();
-    options.checked_pointers = false;
-    options.heap_placement = placement;
+    let options = DeviceOptions::default()
+        .checked_pointers(false)
+        .heap_placement(placement);
     let device = context.device_at_with(adapter.index, options)?;
     Ok(Side {
         heap: device.heap()?,

@@ -41,8 +41,7 @@ fn main() -> Result<(), Error> {
             false => [0.6, 0.9],
         };
         row("launch_wait", waited, &|| launch_and_wait(&device))?;
-        let mut options = DeviceOptions::default();
-        options.wait = WaitPolicy::Park;
+        let options = DeviceOptions::default().wait(WaitPolicy::Park);
         let parked = context.device_at_with(adapter.index, options)?;
         row("launch_wait_parked", 1.10, &|| launch_and_wait(&parked))?;
         row("batch_1000", 1.00, &|| batch(&device))?;

@@ -74,8 +74,7 @@ fn main() -> Result<(), Error> {
 }
 
 fn open(context: &Context, adapter: &AdapterDescription, checked: bool) -> Result<Device, Error> {
-    let mut options = DeviceOptions::default();
-    options.checked_pointers = checked;
+    let options = DeviceOptions::default().checked_pointers(checked);
     Ok(context.device_at_with(adapter.index, options)?)
 }
 
@@ -293,8 +292,7 @@ fn through_pointers(
     let starts = device.buffer(&starts)?;
     let sums: DeviceBuffer<f32> = device.zeroed(LANES)?;
     let program = Program::new("bench.wgsl", pointer_chase())?;
-    let mut options = KernelOptions::default();
-    options.pointers = mode;
+    let options = KernelOptions::default().pointers(mode);
     let kernel = device.kernel_with(&program, "main", &Constants::new(), options)?;
     let launch = kernel
         .launch()

@@ -36,8 +36,7 @@ fn main() -> Result<(), Error> {
     for adapter in context.adapters() {
         let name = word(&adapter.name);
         for batch in BATCHES {
-            let mut options = DeviceOptions::default();
-            options.live_memory = false;
+            let options = DeviceOptions::default().live_memory(false);
             let device = context.device_at_with(adapter.index, options.clone())?;
             let program = Program::new("server.wgsl", SERVER)?;
             let server = PersistentKernel::builder(&device, &program)

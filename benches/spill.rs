@@ -60,8 +60,7 @@ fn main() -> Result<(), Error> {
         eprintln!("{}", adapter.name);
         let name = word(&adapter.name);
         // As in plain wgpu: the guard is a cost of its own, with rows of its own.
-        let mut options = DeviceOptions::default();
-        options.loop_guard = LoopGuardPolicy::Off;
+        let options = DeviceOptions::default().loop_guard(LoopGuardPolicy::Off);
         let device = context.device_at_with(adapter.index, options)?;
         for (label, words) in [
             ("1_kib", 1u64 << 8),
@@ -115,8 +114,7 @@ fn arrays(device: &Device, words: u64) -> Result<[Vec<f64>; 2], Error> {
     );
     let spilled = source(words, "", "var own: array<u32, WORDS>;", "own[INDEX]");
     let program = Program::new("spill.wgsl", spilled)?;
-    let mut options = KernelOptions::default();
-    options.spill = Some(SpillPolicy::Always);
+    let options = KernelOptions::default().spill(SpillPolicy::Always);
     let kernel = device.kernel_with(&program, "main", &Constants::new(), options)?;
     let (mut ratios, mut twins) = (Vec::new(), Vec::new());
     for _ in 0..PLACES {

@@ -139,9 +139,9 @@ fn main() -> Result<(), Error> {
 fn kept(device: &Device, body: &str, tier: SystemTier) -> Result<Vec<f64>, Error> {
     let program = Program::new("members.wgsl", NODES.replace("BODY", body))?;
     let kernel = |hoisted: bool| {
-        let mut options = KernelOptions::default();
-        options.pointers = TranslationMode::System;
-        options.hoisted = Some(hoisted);
+        let options = KernelOptions::default()
+            .pointers(TranslationMode::System)
+            .hoisted(hoisted);
         device.kernel_with(&program, "main", &Constants::new(), options)
     };
     let kernels = [kernel(true)?, kernel(false)?];
@@ -200,8 +200,7 @@ impl<'w> Case<'w> {
             "",
         );
         let program = Program::new("system.wgsl", ours)?;
-        let mut options = KernelOptions::default();
-        options.pointers = TranslationMode::System;
+        let options = KernelOptions::default().pointers(TranslationMode::System);
         let kernel = device.kernel_with(&program, "main", &Constants::new(), options)?;
         let values: Vec<u32> = (0u32..)
             .map(|i| i.wrapping_mul(0x9e37_79b9) & !1)

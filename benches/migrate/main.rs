@@ -102,8 +102,7 @@ fn two(context: &Context) -> Result<Vec<(String, [Device; 2], bool)>, Error> {
     let words = words(adapters.iter().map(|adapter| adapter.name.as_str()));
     let mut pairs = Vec::new();
     let mut open = |one: usize, other: usize, import: bool| -> Result<(), Error> {
-        let mut options = DeviceOptions::default();
-        options.import_host_memory = import;
+        let options = DeviceOptions::default().import_host_memory(import);
         let devices = [
             context.device_at_with(one, options.clone())?,
             context.device_at_with(other, options)?,

@@ -246,8 +246,7 @@ impl Probe {
 /// Calls a second to a server that is made to work in slices: the middle one of five batches.
 fn slices(context: &Context, index: usize) -> Result<f64, Box<dyn Error>> {
     const CALLS: u32 = 512;
-    let mut options = DeviceOptions::default();
-    options.live_memory = false;
+    let options = DeviceOptions::default().live_memory(false);
     let device = context.device_at_with(index, options)?;
     let program = Program::new("doctor.wgsl", "fn next(x: u32) -> u32 { return x + 1u; }")?;
     let server = PersistentKernel::builder(&device, &program).handler("next");

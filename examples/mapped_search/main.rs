@@ -130,8 +130,7 @@ fn search(
         .filter(|bytes| *bytes <= 4000 << 20)
         .ok_or("places are numbers of 32 bits: the file is too large for one launch")?;
     let program = Program::new("search.wgsl", include_str!("search.wgsl"))?;
-    let mut options = KernelOptions::default();
-    options.pointers = TranslationMode::System;
+    let options = KernelOptions::default().pointers(TranslationMode::System);
     let kernel = device.kernel_with(&program, "main", &Constants::new(), options)?;
     let letters: Vec<u32> = arguments.pattern.bytes().map(u32::from).collect();
     let pattern = device.buffer(&letters)?;

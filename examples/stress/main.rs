@@ -25,9 +25,9 @@ fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
     let context = Context::new()?;
     for adapter in context.adapters() {
         for with_copies in [false, true] {
-            let mut options = DeviceOptions::default();
-            options.live_memory = !with_copies;
-            options.import_host_memory = !with_copies;
+            let options = DeviceOptions::default()
+                .live_memory(!with_copies)
+                .import_host_memory(!with_copies);
             // A context of its own, so that the heap lies where this device has it.
             let context = Context::new()?;
             let device = context.device_at_with(adapter.index, options)?;

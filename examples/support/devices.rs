@@ -25,8 +25,7 @@ impl Choice {
     /// The device that the environment chooses, and one of another adapter of its kind (GPU or processor); where the
     /// machine has no other, or only one is wanted, a second device of the same.
     pub fn open(&self, context: &Context) -> Result<[Device; 2], Box<dyn Error>> {
-        let mut options = DeviceOptions::default();
-        options.import_host_memory = !self.copies;
+        let options = DeviceOptions::default().import_host_memory(!self.copies);
         let one = context.device_with(options.clone())?;
         let adapters = context.adapters();
         // One adapter may be there for several backends, with one address, or under one name or several where not all backends tell

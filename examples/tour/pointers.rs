@@ -151,8 +151,7 @@ fn device_memory(stage: &Stage) -> Shown {
 }
 
 fn bad_pointer(stage: &Stage) -> Shown {
-    let mut options = KernelOptions::default();
-    options.checked_pointers = Some(true);
+    let options = KernelOptions::default().checked_pointers(true);
     let total = stage.device.zeroed::<u32>(1)?;
     let event = kernel(stage, "total", options)?
         .launch()

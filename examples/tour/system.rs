@@ -120,8 +120,7 @@ fn live_memory(stage: &Stage) -> Shown {
 }
 
 fn keep_pipelines(stage: &Stage, folder: &std::path::Path) -> Shown {
-    let mut options = DeviceOptions::default();
-    options.pipeline_cache = Some(folder.to_owned());
+    let options = DeviceOptions::default().pipeline_cache(folder.to_owned());
     let device = stage.context.device_with(options.clone())?;
     let _kernel = counting(&device, "increment")?;
     let file = device.save_pipeline_cache()?;

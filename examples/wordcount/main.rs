@@ -46,8 +46,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<bool, Box<dyn Error>> {
     let context = Context::new()?;
-    let mut options = DeviceOptions::default();
-    options.unified_memory = arguments.blocks.then_some(false);
+    let options = DeviceOptions::default().unified_memory(arguments.blocks.then_some(false));
     let device = context.device_with(options)?;
     show("adapter", device.name());
     let made = tempfile::tempdir()?;

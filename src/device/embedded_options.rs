@@ -8,8 +8,8 @@ use super::DeviceError;
 /// use tombolo::device::{EmbeddedOptions, SanitizerChecks};
 /// use tombolo::DeviceOptions;
 ///
-/// let mut options = DeviceOptions::default();
-/// options.embedded = EmbeddedOptions::sanitized(SanitizerChecks::default());
+/// let checks = SanitizerChecks::default().unwritten(true);
+/// let options = DeviceOptions::default().embedded(EmbeddedOptions::sanitized(checks).schedule(7));
 /// ```
 ///
 /// Options not set here are as the environment says (`TOMBOLO_SANITIZE`, `TOMBOLO_SCHEDULE`, `TOMBOLO_PERF_MAP`). On
@@ -53,6 +53,34 @@ impl EmbeddedOptions {
             coverage: true,
             ..Self::default()
         }
+    }
+
+    /// Sets the checks of the sanitizer; `None`: as `TOMBOLO_SANITIZE` says.
+    #[must_use]
+    pub fn sanitizer(mut self, checks: impl Into<Option<SanitizerChecks>>) -> Self {
+        self.sanitizer = checks.into();
+        self
+    }
+
+    /// Sets the seed for the order of work-groups and invocations; `None`: as `TOMBOLO_SCHEDULE` says.
+    #[must_use]
+    pub fn schedule(mut self, seed: impl Into<Option<u64>>) -> Self {
+        self.schedule = seed.into();
+        self
+    }
+
+    /// Sets whether executions of statements are counted and timed.
+    #[must_use]
+    pub fn coverage(mut self, counts: bool) -> Self {
+        self.coverage = counts;
+        self
+    }
+
+    /// Sets whether kernels are listed for `perf`; `None`: as `TOMBOLO_PERF_MAP` says.
+    #[must_use]
+    pub fn perf_map(mut self, lists: impl Into<Option<bool>>) -> Self {
+        self.perf_map = lists.into();
+        self
     }
 
     /// The name of a set option, if any.
@@ -123,6 +151,41 @@ impl SanitizerChecks {
         unwritten: false,
         index_overflow: false,
     };
+
+    /// Sets whether indices that are too large are found.
+    #[must_use]
+    pub fn bounds(mut self, checks: bool) -> Self {
+        self.bounds = checks;
+        self
+    }
+
+    /// Sets whether unordered accesses of different invocations are found.
+    #[must_use]
+    pub fn races(mut self, checks: bool) -> Self {
+        self.races = checks;
+        self
+    }
+
+    /// Sets whether barriers that some invocations of a work-group miss are found.
+    #[must_use]
+    pub fn barriers(mut self, checks: bool) -> Self {
+        self.barriers = checks;
+        self
+    }
+
+    /// Sets whether reads of variables that nobody has written are found.
+    #[must_use]
+    pub fn unwritten(mut self, checks: bool) -> Self {
+        self.unwritten = checks;
+        self
+    }
+
+    /// Sets whether indices whose computation overflowed are found.
+    #[must_use]
+    pub fn index_overflow(mut self, checks: bool) -> Self {
+        self.index_overflow = checks;
+        self
+    }
 }
 
 impl Default for SanitizerChecks {

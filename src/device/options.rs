@@ -10,6 +10,14 @@ use super::{EmbeddedOptions, ProbeOptions};
 use crate::print::PrintOptions;
 
 /// How a device is opened. `DeviceOptions::default()` suits most programs.
+///
+/// ```no_run
+/// use tombolo::{Context, DeviceOptions};
+///
+/// let options = DeviceOptions::default().label("solver").checked_pointers(true);
+/// let device = Context::new()?.device_with(options)?;
+/// # Ok::<(), tombolo::device::DeviceError>(())
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct DeviceOptions {
@@ -145,7 +153,181 @@ impl Default for DeviceOptions {
     }
 }
 
-/// The minimum of [`DeviceOptions::storage_binding_bytes`]: room for the reserved part of the shared heap, and for a
+/// Setters that take and give the options by value, for a chain of calls; a field set alone does the same. What a field
+/// means, and its default, stands at the field.
+impl DeviceOptions {
+    /// Names the device for graphics debuggers and logs.
+    #[must_use]
+    pub fn label(mut self, name: impl Into<String>) -> Self {
+        self.label = Some(name.into());
+        self
+    }
+
+    /// Sets whether the adapter's abilities are measured: see [`probe`](field@Self::probe). `None` is the default.
+    #[must_use]
+    pub fn probe(mut self, probes: impl Into<Option<bool>>) -> Self {
+        self.probe = probes.into();
+        self
+    }
+
+    /// Sets the longest time that probing may take.
+    #[must_use]
+    pub fn probe_deadline(mut self, time: Duration) -> Self {
+        self.probe_deadline = time;
+        self
+    }
+
+    /// Sets whether live host memory is used where the probe finds such memory.
+    #[must_use]
+    pub fn live_memory(mut self, uses: bool) -> Self {
+        self.live_memory = uses;
+        self
+    }
+
+    /// Sets whether the device uses the host's memory in place, where the driver can.
+    #[must_use]
+    pub fn import_host_memory(mut self, imports: bool) -> Self {
+        self.import_host_memory = imports;
+        self
+    }
+
+    /// Sets where the device keeps the context's shared heap.
+    #[must_use]
+    pub fn heap_placement(mut self, placement: HeapPlacement) -> Self {
+        self.heap_placement = placement;
+        self
+    }
+
+    /// Sets how many commands a submission gathers at most before the submission is sent.
+    #[must_use]
+    pub fn max_batch(mut self, commands: u32) -> Self {
+        self.max_batch = commands;
+        self
+    }
+
+    /// Sets from how many commands on a submission is sent to a device that would run out of work.
+    #[must_use]
+    pub fn min_batch(mut self, commands: u32) -> Self {
+        self.min_batch = commands;
+        self
+    }
+
+    /// Sets how threads wait for the device.
+    #[must_use]
+    pub fn wait(mut self, policy: WaitPolicy) -> Self {
+        self.wait = policy;
+        self
+    }
+
+    /// Keeps compiled pipelines in a folder, which only trusted programs may write: see
+    /// [`pipeline_cache`](field@Self::pipeline_cache).
+    #[must_use]
+    pub fn pipeline_cache(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.pipeline_cache = Some(folder.into());
+        self
+    }
+
+    /// Sets what the adapter that is compiled in does with kernels beside running them.
+    #[must_use]
+    pub fn embedded(mut self, options: EmbeddedOptions) -> Self {
+        self.embedded = options;
+        self
+    }
+
+    /// Sets the bytes of private arrays per invocation; `None`: the size known to be safe on the adapter.
+    #[must_use]
+    pub fn private_memory_bytes(mut self, bytes: impl Into<Option<u32>>) -> Self {
+        self.private_memory_bytes = bytes.into();
+        self
+    }
+
+    /// Sets whether private arrays move to scratch memory.
+    #[must_use]
+    pub fn spill(mut self, policy: SpillPolicy) -> Self {
+        self.spill = policy;
+        self
+    }
+
+    /// Sets the most bytes of scratch memory for spilled private arrays; `None`: by the adapter's kind.
+    #[must_use]
+    pub fn scratch_bytes(mut self, bytes: impl Into<Option<u64>>) -> Self {
+        self.scratch_bytes = bytes.into();
+        self
+    }
+
+    /// Sets the most bytes of a single storage binding, at least 1 MiB; `None`: the adapter's limit.
+    #[must_use]
+    pub fn storage_binding_bytes(mut self, bytes: impl Into<Option<u64>>) -> Self {
+        self.storage_binding_bytes = bytes.into();
+        self
+    }
+
+    /// Sets whether host and device share all memory; `None`: by the adapter's kind.
+    #[must_use]
+    pub fn unified_memory(mut self, is_unified: impl Into<Option<bool>>) -> Self {
+        self.unified_memory = is_unified.into();
+        self
+    }
+
+    /// Sets the bytes of memory that kernels can reach at once; `None`: the interface's report.
+    #[must_use]
+    pub fn working_set_bytes(mut self, bytes: impl Into<Option<u64>>) -> Self {
+        self.working_set_bytes = bytes.into();
+        self
+    }
+
+    /// Sets the most bytes of the device's memory for buffers of the context; `None`: the driver's limit.
+    #[must_use]
+    pub fn buffer_bytes(mut self, bytes: impl Into<Option<u64>>) -> Self {
+        self.buffer_bytes = bytes.into();
+        self
+    }
+
+    /// Sets what launches and transfers do while another thread has the shared heap.
+    #[must_use]
+    pub fn host_access(mut self, policy: HostAccessPolicy) -> Self {
+        self.host_access = policy;
+        self
+    }
+
+    /// Sets whether every pointer followed by kernels is tested.
+    #[must_use]
+    pub fn checked_pointers(mut self, tests: bool) -> Self {
+        self.checked_pointers = tests;
+        self
+    }
+
+    /// Sets whether tested pointers are compared with the live allocations, at the price told at
+    /// [`checked_allocations`](field@Self::checked_allocations).
+    #[must_use]
+    pub fn checked_allocations(mut self, tests: bool) -> Self {
+        self.checked_allocations = tests;
+        self
+    }
+
+    /// Sets when kernels are checked for loops that the adapter ended before the kernel did.
+    #[must_use]
+    pub fn loop_guard(mut self, policy: LoopGuardPolicy) -> Self {
+        self.loop_guard = policy;
+        self
+    }
+
+    /// Sets where and how kernels print, for launches without a setting of their own.
+    #[must_use]
+    pub fn print(mut self, options: PrintOptions) -> Self {
+        self.print = options;
+        self
+    }
+
+    /// Sets the features to ask for in addition to the runtime's own.
+    #[must_use]
+    pub fn features(mut self, features: wgpu::Features) -> Self {
+        self.features = features;
+        self
+    }
+}
+
+/// The minimum of [`field@DeviceOptions::storage_binding_bytes`]: room for the reserved part of the shared heap, and for a
 /// good deal more.
 const LEAST_BINDING_BYTES: u64 = 1 << 20;
 
@@ -157,5 +339,67 @@ impl DeviceOptions {
             *most = bytes.max(LEAST_BINDING_BYTES).min(*most);
         }
         limits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_setter_sets_the_field_of_its_name_and_no_other() {
+        let set = DeviceOptions::default()
+            .label("one")
+            .probe(false)
+            .probe_deadline(Duration::from_secs(2))
+            .live_memory(false)
+            .import_host_memory(false)
+            .heap_placement(HeapPlacement::Device)
+            .max_batch(3)
+            .min_batch(2)
+            .wait(WaitPolicy::Park)
+            .pipeline_cache("folder")
+            .embedded(EmbeddedOptions::scheduled(4))
+            .private_memory_bytes(5)
+            .spill(SpillPolicy::Always)
+            .scratch_bytes(6)
+            .storage_binding_bytes(7)
+            .unified_memory(true)
+            .working_set_bytes(8)
+            .buffer_bytes(9)
+            .host_access(HostAccessPolicy::Refuse)
+            .checked_pointers(!cfg!(debug_assertions))
+            .checked_allocations(true)
+            .loop_guard(LoopGuardPolicy::Budget(10))
+            .print(PrintOptions::default().capacity(11))
+            .features(wgpu::Features::SHADER_F64);
+        let by_field = DeviceOptions {
+            label: Some("one".to_owned()),
+            probe: Some(false),
+            probe_deadline: Duration::from_secs(2),
+            live_memory: false,
+            import_host_memory: false,
+            heap_placement: HeapPlacement::Device,
+            max_batch: 3,
+            min_batch: 2,
+            wait: WaitPolicy::Park,
+            pipeline_cache: Some(PathBuf::from("folder")),
+            embedded: EmbeddedOptions::scheduled(4),
+            private_memory_bytes: Some(5),
+            spill: SpillPolicy::Always,
+            scratch_bytes: Some(6),
+            storage_binding_bytes: Some(7),
+            unified_memory: Some(true),
+            working_set_bytes: Some(8),
+            buffer_bytes: Some(9),
+            host_access: HostAccessPolicy::Refuse,
+            checked_pointers: !cfg!(debug_assertions),
+            checked_allocations: true,
+            loop_guard: LoopGuardPolicy::Budget(10),
+            print: PrintOptions::default().capacity(11),
+            features: wgpu::Features::SHADER_F64,
+        };
+        assert_eq!(format!("{set:?}"), format!("{by_field:?}"));
+        assert_eq!(set.scratch_bytes(None).scratch_bytes, None);
     }
 }

@@ -16,8 +16,7 @@ use std::time::Duration;
 /// use tombolo::{Context, DeviceOptions, device::WaitPolicy};
 ///
 /// // Launches of a tenth of a millisecond, each of which is waited for at once.
-/// let mut options = DeviceOptions::default();
-/// options.wait = WaitPolicy::Spin(Duration::from_micros(200));
+/// let options = DeviceOptions::default().wait(WaitPolicy::Spin(Duration::from_micros(200)));
 /// let device = Context::new()?.device_with(options)?;
 /// # Ok::<(), tombolo::device::DeviceError>(())
 /// ```

@@ -60,6 +60,44 @@ impl Default for KernelOptions {
     }
 }
 
+/// Setters that take and give the options by value; a field set alone does the same.
+impl KernelOptions {
+    /// Sets the expected target of the kernel's pointers.
+    #[must_use]
+    pub fn pointers(mut self, mode: TranslationMode) -> Self {
+        self.pointers = mode;
+        self
+    }
+
+    /// Sets whether every pointer followed by the kernel is tested; `None`: as the device does.
+    #[must_use]
+    pub fn checked_pointers(mut self, tests: impl Into<Option<bool>>) -> Self {
+        self.checked_pointers = tests.into();
+        self
+    }
+
+    /// Sets whether tested pointers are compared with the allocations; `None`: as the device does.
+    #[must_use]
+    pub fn checked_allocations(mut self, tests: impl Into<Option<bool>>) -> Self {
+        self.checked_allocations = tests.into();
+        self
+    }
+
+    /// Sets whether private arrays move to scratch memory; `None`: as the device does.
+    #[must_use]
+    pub fn spill(mut self, policy: impl Into<Option<SpillPolicy>>) -> Self {
+        self.spill = policy.into();
+        self
+    }
+
+    /// Sets whether a pointer into lent memory is translated once for several accesses; `None`: where that takes less time.
+    #[must_use]
+    pub fn hoisted(mut self, once: impl Into<Option<bool>>) -> Self {
+        self.hoisted = once.into();
+        self
+    }
+}
+
 /// A kernel on a device: an entry point, specialized and compiled, ready to launch.
 ///
 /// Kernels come from [`Device::kernel`]; asking again for the same kernel costs a look-up. Cloning is cheap.

@@ -23,6 +23,15 @@ impl Default for ProbeOptions {
     }
 }
 
+impl ProbeOptions {
+    /// Sets when to stop measuring.
+    #[must_use]
+    pub fn deadline(mut self, time: Duration) -> Self {
+        self.deadline = time;
+        self
+    }
+}
+
 /// Why a question was not put to the device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

@@ -88,8 +88,7 @@ pub enum SystemTier {
 ///     @compute @workgroup_size(64) fn main(@builtin(global_invocation_id) id: vec3<u32>) {
 ///         if id.x < 1000u { let v = usm_Floats(values); v[id.x] *= 2.0; }
 ///     }")?;
-/// let mut options = KernelOptions::default();
-/// options.pointers = TranslationMode::System;
+/// let options = KernelOptions::default().pointers(TranslationMode::System);
 /// let kernel = device.kernel_with(&program, "main", &Constants::new(), options)?;
 ///
 /// let mut values = vec![1.0f32; 1000];
