@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::buffers::migrate::MigrateError;
-use crate::buffers::{BufferError, MemoryError, ReadError};
+use crate::buffers::{BufferError, MemoryError, ReadError, RectError};
 use crate::calls::{PortsError, ServiceError};
 use crate::device::{
     DeviceError, ExecutionError, ImportError, LiveError, PauseError, PipelineCacheError,
@@ -13,12 +13,14 @@ use crate::device::{
 use crate::globals::GlobalError;
 use crate::heap::region::RegionError;
 use crate::heap::{HeapError, HeapSizeError, WindowError};
-use crate::kernel::{KernelError, LayoutMismatch};
+use crate::kernel::{GlobalConflict, KernelError, LayoutMismatch, ProgramMistake};
 use crate::launch::{GraphError, LaunchError};
 use crate::ring::RingError;
-use crate::server::{CallError, ServerError};
+use crate::server::{CallError, ServerError, ServerFailure};
 use crate::system::SystemError;
 use crate::textures::TextureError;
+#[cfg(feature = "trace")]
+use crate::trace::TraceError;
 use crate::work::WorkError;
 
 /// Any error of the crate, for `?` in functions that call several of its rooms.
@@ -43,6 +45,8 @@ pub enum Error {
     Buffer(Box<BufferError>),
     /// Of calls to a server.
     Call(Box<CallError>),
+    /// Of two uses of a device global's name.
+    Conflict(Box<GlobalConflict>),
     /// Of opening or adopting a device.
     Device(Box<DeviceError>),
     /// Of a launch after its submission.
@@ -95,14 +99,25 @@ pub enum Error {
     Window(Box<WindowError>),
     /// Of queues of work.
     Work(Box<WorkError>),
+    /// Of rectangles of buffers.
+    Rect(Box<RectError>),
+    /// Of a server that stopped by itself.
+    Failure(Box<ServerFailure>),
+    /// Of options of a program that exclude each other.
+    Mistake(Box<ProgramMistake>),
+    /// Of traces.
+    #[cfg(feature = "trace")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "trace")))]
+    Trace(Box<TraceError>),
     /// Of structures that Rust and WGSL declare differently.
     Layout(Box<LayoutMismatch>),
 }
 
 /// Lets each precise error become the one for all. In a box, since the largest would make every `Result` large.
 macro_rules! from_each {
-    ($($variant:ident($error:ty),)+) => {
-        $(impl From<$error> for Error {
+    ($($(#[$only:meta])* $variant:ident($error:ty),)+) => {
+        $($(#[$only])*
+        impl From<$error> for Error {
             fn from(error: $error) -> Self {
                 Self::$variant(Box::new(error))
             }
@@ -111,7 +126,7 @@ macro_rules! from_each {
         impl fmt::Debug for Error {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 match self {
-                    $(Self::$variant(error) => error.fmt(f),)+
+                    $($(#[$only])* Self::$variant(error) => error.fmt(f),)+
                 }
             }
         }
@@ -121,6 +136,7 @@ macro_rules! from_each {
 from_each! {
     Buffer(BufferError),
     Call(CallError),
+    Conflict(GlobalConflict),
     Device(DeviceError),
     Execution(ExecutionError),
     Global(GlobalError),
@@ -147,6 +163,11 @@ from_each! {
     Wait(WaitError),
     Window(WindowError),
     Work(WorkError),
+    Rect(RectError),
+    Failure(ServerFailure),
+    Mistake(ProgramMistake),
+    #[cfg(feature = "trace")]
+    Trace(TraceError),
     Layout(LayoutMismatch),
 }
 

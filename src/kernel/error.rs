@@ -10,7 +10,7 @@ use super::host_layout::LayoutDifference;
 use crate::error_text::debug_by_text;
 
 /// Incompatible options of a [`ProgramBuilder`](super::ProgramBuilder).
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ProgramMistake {
     /// No source was given.
@@ -65,6 +65,15 @@ pub enum ProgramMistake {
         second: String,
     },
 }
+
+debug_by_text!(ProgramMistake {
+    NoSource,
+    TwoSources,
+    Unreadable,
+    TwoCallees,
+    RingName,
+    TwoRings,
+});
 
 /// Why a program or its specialization was refused.
 #[derive(Clone, PartialEq, Error)]

@@ -1,6 +1,7 @@
 //! The rules of every page of the repository: paths and links of a page lead somewhere, the programs of a page are run, the
 //! guide is whole, every example is shown, and the sources are as the map says.
 
+mod errors;
 mod examples;
 mod guide;
 mod links;
