@@ -1,11 +1,13 @@
 //! Ranges of a buffer in a dispatch. wgpu allows a buffer a single use there: a writable range shares the buffer only
-//! with other storage bindings, and then all of them are bound for writing. The ranges themselves have to be apart.
+//! with other storage bindings, and then all of them are bound for writing, by a variant of the kernel
+//! ([`Variant`]). The ranges themselves have to be apart.
 //!
 //! Arguments, device globals and the counts of an indirect grid are judged here, by [`Bound::beside`]. Parts of buffers
 //! of the context are compared before they have a place on a device (`parts::buffers`).
 
 use super::LaunchError;
 use super::arguments::Given;
+use crate::kernel::compile::Variant;
 use crate::kernel::reflect::{ArgumentKind, Interface};
 use crate::memory::BufferView;
 
@@ -90,12 +92,17 @@ pub(super) fn arguments<'l>(
     })
 }
 
+/// Whether an argument is bound for writing, or can be.
+fn is_nameable(index: usize, argument: &Bound<'_>) -> bool {
+    argument.bound_as == Use::Write || Variant::names(index)
+}
+
 /// Finds two arguments with the same buffer, either of which the kernel may write.
 ///
-/// Arguments in the shared heap often lie in the same buffer, and may, as long as their bytes are apart, and so may
-/// arguments bound elsewhere according to `is_staged`. The result has a bit for each argument to be bound for writing
-/// because of another argument; no bits, if according to `through_heap` the kernel reaches all arguments through the
-/// heap.
+/// Arguments may lie in the same buffer as long as their bytes are apart: slices of one buffer, and all arguments in
+/// the shared heap. The result has a bit for each argument to be bound for writing because of another argument; no
+/// bits for arguments bound elsewhere according to `is_staged`, nor, according to `through_heap`, for a kernel that
+/// reaches its arguments in the heap through the heap.
 pub(super) fn check_aliases(
     kernel: &str,
     interface: &Interface,
@@ -105,7 +112,7 @@ pub(super) fn check_aliases(
 ) -> Result<u64, LaunchError> {
     let (mut written, mut writable) = (0u64, 0u64);
     for (first, one) in arguments(interface, given, is_staged) {
-        if one.bound_as == Use::Write && first < 64 {
+        if one.bound_as == Use::Write && Variant::names(first) {
             writable |= 1 << first;
         }
         let later = arguments(interface, given, is_staged).filter(|(second, _)| *second > first);
@@ -113,8 +120,9 @@ pub(super) fn check_aliases(
             match one.beside(&other) {
                 Meeting::Nothing => {}
                 Meeting::Neighbours if one.view.shared.is_heap && through_heap => {}
-                Meeting::Neighbours if one.view.shared.is_heap && second < 64 => {
-                    written |= (1 << first) | (1 << second);
+                Meeting::Neighbours if is_nameable(first, &one) && is_nameable(second, &other) => {
+                    let named = |index| u64::from(Variant::names(index)) << (index % 64);
+                    written |= named(first) | named(second);
                 }
                 Meeting::Neighbours | Meeting::Aliased => {
                     return Err(LaunchError::Aliased {

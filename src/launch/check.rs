@@ -68,9 +68,9 @@ impl Launch {
         let interface = self.kernel.interface();
         let name = &interface.entry;
         let reaches_heap = self.kernel.shared.compiled.heap.is_some();
-        let is_staged = |slot, view: &BufferView| self.is_staged(slot, view);
+        let is_elsewhere = |slot, view: &BufferView| self.is_bound_elsewhere(slot, view);
         self.variant.written =
-            check_aliases(name, interface, &self.given, &is_staged, reaches_heap)?;
+            check_aliases(name, interface, &self.given, &is_elsewhere, reaches_heap)?;
         textures::check_aliases(name, interface, &self.given)?;
         self.check_immediates()?;
         Parts::check(self)
@@ -97,16 +97,10 @@ impl Launch {
                 missing: describe(missing.into_iter()),
             });
         }
-        let table = &self.kernel.shared.compiled.table;
         for (slot, (info, given)) in interface.arguments.iter().zip(&self.given).enumerate() {
             let Some(given) = given else { continue };
             let way = match given {
-                Given::Buffer { view, .. }
-                    if self.is_staged(slot, view)
-                        || (table.contains(&slot) && !view.shared.is_heap) =>
-                {
-                    Way::Copied
-                }
+                Given::Buffer { view, .. } if self.is_bound_elsewhere(slot, view) => Way::Copied,
                 _ => Way::Direct,
             };
             check(&self.kernel.device, name, info, given, way)?;
@@ -223,13 +217,14 @@ impl Launch {
                 needed,
             });
         }
+        // Counts beside a written argument are staged.
         let counts = Bound {
             view: buffer,
             bound_as: Use::Apart,
-            argument: None,
+            argument: Some((usize::MAX, &|_, _| true)),
         };
-        let is_staged = |slot, view: &BufferView| self.is_staged(slot, view);
-        let arguments = aliases::arguments(self.interface(), &self.given, &is_staged);
+        let is_elsewhere = |slot, view: &BufferView| self.is_bound_elsewhere(slot, view);
+        let arguments = aliases::arguments(self.interface(), &self.given, &is_elsewhere);
         let mut aliased = arguments.filter(|(_, argument)| {
             counts.beside(argument) == Meeting::Aliased && !argument.is_staged()
         });

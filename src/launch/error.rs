@@ -216,10 +216,11 @@ pub enum LaunchError {
         /// Elements in the buffer.
         len: u64,
     },
-    /// The same buffer or texture is given to two arguments, at least one of them writable by the kernel.
+    /// Two arguments have bytes of a buffer in common, or a texture, and at least one of them is writable by the kernel.
+    /// Ranges of one buffer that are apart may be given together.
     #[error(
-        "kernel `{kernel}`: `{first}` and `{second}` are the same memory, and the kernel may write \
-         it: pass it once, or copy it"
+        "kernel `{kernel}`: `{first}` and `{second}` have memory in common, and the kernel may write \
+         it: pass it once, give ranges that are apart, or copy it"
     )]
     Aliased {
         /// The entry point.
@@ -400,6 +401,15 @@ pub enum LaunchError {
         /// The services' functions.
         found: String,
     },
+    /// The launch is given services of the host, and a server as well.
+    #[error(
+        "kernel `{kernel}` is given services of the host (Launch::services) and a server (Launch::server), and the calls of a \
+         kernel go to one side: give the side that its program was made with"
+    )]
+    TwoCallees {
+        /// The entry point.
+        kernel: String,
+    },
     /// The kernel follows pointers into memory lent to launches, and was given none.
     #[error(
         "kernel `{kernel}` follows pointers into lent memory (TranslationMode::System): lend it some, and run it with \
@@ -502,6 +512,7 @@ debug_by_text!(LaunchError {
     Global,
     NoServices,
     OtherServices,
+    TwoCallees,
     NoSystemMemory,
     NeedsLiveMemory,
     WaitsForItself,

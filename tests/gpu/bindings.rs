@@ -10,6 +10,10 @@ cases![
     slices_bind_their_range,
     one_buffer_twice_is_refused_when_written,
     read_only_aliases_are_fine,
+    slices_apart_are_read_and_written_in_one_launch,
+    slices_with_common_bytes_are_refused,
+    uniforms_and_counts_lie_beside_what_is_written,
+    seventy_slices_of_one_buffer,
     more_storage_buffers_than_slots,
     textures_and_samplers_are_bound,
     immediates_are_set,
@@ -107,6 +111,157 @@ fn read_only_aliases_are_fine(f: &Fixture) {
         .submit()
         .unwrap();
     assert_eq!(sink.read().unwrap(), [2, 4, 6]);
+}
+
+/// `sink = a + b` with slices of `data` that begin at the given elements, as the CPU computes it.
+fn add_slices(data: &mut [u32], [a, b, sink]: [usize; 3], len: usize) {
+    let sums: Vec<u32> = (0..len)
+        .map(|i| data[a + i].wrapping_add(data[b + i]))
+        .collect();
+    data[sink..sink + len].copy_from_slice(&sums);
+}
+
+fn slices_apart_are_read_and_written_in_one_launch(f: &Fixture) {
+    let kernel = kernel(f, COPY);
+    let step = (f.device.capabilities().storage_offset_alignment / 4) as usize;
+    let len = step.min(50);
+    let mut expected: Vec<u32> = (0..8 * step as u32).map(|i| i * i + 7).collect();
+    let data = f.device.buffer(&expected).unwrap();
+    let slice = |start: usize| data.slice(start as u64..(start + len) as u64);
+    // At places that adapters bind, at others, one beside the next, and with `a` and `b` in common.
+    for [a, b, sink] in [
+        [0, step, 2 * step],
+        [2 * step, 0, 5 * step],
+        [1, step + 3, 3 * step + 2],
+        [4 * step, 4 * step + len, 4 * step + 2 * len],
+        [6 * step, 6 * step, 7 * step],
+    ] {
+        let mut launch = kernel
+            .launch()
+            .buffer("a", slice(a))
+            .buffer("b", slice(b))
+            .buffer("sink", slice(sink))
+            .invocations(len as u32);
+        for _ in 0..2 {
+            launch.submit().unwrap().wait().unwrap();
+            add_slices(&mut expected, [a, b, sink], len);
+            assert_eq!(data.read().unwrap(), expected, "{a} {b} {sink}");
+        }
+        // The launch follows a slice that comes to lie elsewhere.
+        let other = f.device.buffer(&vec![11u32; len]).unwrap();
+        launch.set_buffer("b", &other).unwrap();
+        launch.submit().unwrap().wait().unwrap();
+        for i in 0..len {
+            expected[sink + i] = expected[a + i] + 11;
+        }
+        assert_eq!(data.read().unwrap(), expected, "{a} elsewhere {sink}");
+    }
+}
+
+fn slices_with_common_bytes_are_refused(f: &Fixture) {
+    let kernel = kernel(f, COPY);
+    let values: Vec<u32> = (0..400).collect();
+    let data = f.device.buffer(&values).unwrap();
+    let apart = f.device.buffer(&values).unwrap();
+    for (b, sink) in [(0, 0), (0, 49), (49, 0), (10, 20), (128, 129), (64, 64)] {
+        let mut launch = kernel
+            .launch()
+            .buffer("a", &apart)
+            .buffer("b", data.slice(b..b + 50))
+            .buffer("sink", data.slice(sink..sink + 50))
+            .invocations(50);
+        for error in [launch.check().unwrap_err(), launch.submit().unwrap_err()] {
+            assert!(
+                matches!(&error, LaunchError::Aliased { first, second, .. } if first == "b" && second == "sink"),
+                "{b} {sink}: {error}"
+            );
+        }
+    }
+    assert_eq!(data.read().unwrap(), values);
+}
+
+fn uniforms_and_counts_lie_beside_what_is_written(f: &Fixture) {
+    let program = Program::new(
+        "scale.wgsl",
+        "@group(0) @binding(0) var<storage, read_write> data: array<u32>;
+         @group(0) @binding(1) var<uniform> factor: vec4<u32>;
+         @compute @workgroup_size(1) fn main(@builtin(workgroup_id) id: vec3<u32>) {
+            data[id.x] = data[id.x] * factor.y + 1u;
+         }",
+    );
+    let kernel = (f.device)
+        .kernel(&program.unwrap(), "main", &Constants::new())
+        .unwrap();
+    let mut expected: Vec<u32> = (0..600).collect();
+    expected[256..260].copy_from_slice(&[0, 3, 0, 0]);
+    expected[262..265].copy_from_slice(&[5, 1, 1]);
+    let data = f.device.buffer(&expected).unwrap();
+    let (factor, counts) = (data.slice(256..260), data.slice(260..270));
+    for start in [0usize, 64, 300, 1] {
+        let own = data.slice(start as u64..start as u64 + 100);
+        let event = kernel
+            .launch()
+            .buffer("data", own)
+            .buffer("factor", &factor)
+            .indirect(&counts, 8)
+            .submit();
+        event.unwrap().wait().unwrap();
+        for value in &mut expected[start..start + 5] {
+            *value = *value * 3 + 1;
+        }
+        assert_eq!(data.read().unwrap(), expected, "{start}");
+    }
+    // Bytes in common with the uniform, and with the counts.
+    let refused = |own: std::ops::Range<u64>, at: u64| {
+        let launch = kernel.launch().buffer("data", data.slice(own));
+        let launch = launch.buffer("factor", &factor);
+        let launch = launch.indirect(data.slice(at..at + 3), 0);
+        { launch }.submit().unwrap_err()
+    };
+    for (own, at) in [(200..257, 262), (259..300, 500), (256..260, 0), (0..100, 97)] {
+        let error = refused(own.clone(), at);
+        assert!(
+            matches!(error, LaunchError::Aliased { .. }),
+            "{own:?}: {error}"
+        );
+    }
+}
+
+fn seventy_slices_of_one_buffer(f: &Fixture) {
+    // More than a variant of a kernel can name, and more than some adapters bind. The last is written.
+    const READ: usize = 69;
+    let mut source = String::new();
+    let mut body = "var sum = 0u;\n".to_string();
+    for i in 0..READ {
+        source += &format!("@group(0) @binding({i}) var<storage, read> b{i}: array<u32>;\n");
+        body += &format!("sum = sum * 3u + b{i}[id.x];\n");
+    }
+    source += &format!(
+        "@group(0) @binding({READ}) var<storage, read_write> sink: array<u32>;
+         @compute @workgroup_size(1) fn main(@builtin(global_invocation_id) id: vec3<u32>) {{
+            {body} sink[id.x] = sum;
+         }}"
+    );
+    let program = Program::new("seventy.wgsl", source).unwrap();
+    let kernel = (f.device)
+        .kernel(&program, "main", &Constants::new())
+        .unwrap();
+    let step = (f.device.capabilities().storage_offset_alignment / 4) as usize;
+    let mut expected: Vec<u32> = (0..(READ + 1) * step).map(|i| (i * 7) as u32).collect();
+    let data = f.device.buffer(&expected).unwrap();
+    let slice = |i: usize| data.slice((i * step) as u64..(i * step + 4) as u64);
+    let mut launch = kernel.launch().buffer("sink", slice(READ)).invocations(4);
+    for i in 0..READ {
+        launch = launch.buffer(&format!("b{i}"), slice(i));
+    }
+    launch.submit().unwrap().wait().unwrap();
+    for k in 0..4 {
+        let sum = (0..READ).fold(0u32, |sum, i| {
+            sum.wrapping_mul(3).wrapping_add(expected[i * step + k])
+        });
+        expected[READ * step + k] = sum;
+    }
+    assert_eq!(data.read().unwrap(), expected);
 }
 
 fn more_storage_buffers_than_slots(f: &Fixture) {

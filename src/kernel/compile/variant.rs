@@ -16,9 +16,14 @@ pub(crate) struct Variant {
 }
 
 impl Variant {
-    /// Whether an argument is among `written`; those beyond the 64th never are.
+    /// Whether a variant can have this argument among `written`.
+    pub(crate) fn names(argument: usize) -> bool {
+        argument < u64::BITS as usize
+    }
+
+    /// Whether an argument is among `written`.
     pub(crate) fn writes(self, argument: usize) -> bool {
-        argument < 64 && self.written >> argument & 1 == 1
+        Self::names(argument) && self.written >> argument & 1 == 1
     }
 }
 

@@ -8,22 +8,23 @@
 //! - the argument begins at an offset the adapter does not bind;
 //! - the argument ends inside a word of 4 bytes with something else behind: kernels write whole words;
 //! - the argument is a uniform in the heap of a kernel that reaches the heap, a double binding in wgpu's eyes;
-//! - the argument is a part of a buffer of the context, and another argument is a part of the same buffer and written:
-//!   to wgpu that is a single buffer, with a single use in a dispatch.
+//! - the argument is a uniform, and another argument is written in the same buffer: a buffer has a single use in a
+//!   dispatch. A storage argument beside a written one is bound for writing, too
+//!   ([`aliases`](crate::launch::aliases)), and staged only beyond the 64 arguments that a variant can name.
 //!
 //! Arguments in the argument table outside the heap are copied anyway ([`table`](super::table)), and are not staged
-//! besides. Counts of an indirect grid in the heap are staged, too: the kernel may have the heap bound for writing.
+//! besides. Counts of an indirect grid are staged in the heap, which the kernel may have bound for writing, and in a
+//! buffer with a written argument.
 //!
 //! Refusing slices of device buffers at odd offsets would make the two kinds of buffers behave differently, and taking
 //! such slices as whole words would write beyond them. The copies are counted (`TransferStatistics::staged_arguments`),
 //! so a program can see the cost of odd offsets. A device with a copy of the heap reads staged counts in the copy, and
 //! so takes the device's turn.
 
-use std::sync::Arc;
-
 use super::{Ground, Part, Parts, Rank, Stop, Submission, buffers};
 use crate::device::queue::Recorder;
 use crate::device::{DeviceShared, unique_id};
+use crate::kernel::compile::Variant;
 use crate::kernel::reflect::{ArgumentInfo, ArgumentKind};
 use crate::launch::arguments::Given;
 use crate::launch::{Grid, Launch, LaunchError};
@@ -76,10 +77,13 @@ impl Launch {
         match kind {
             Some(ArgumentKind::Uniform { .. }) => {
                 let alignment = u64::from(limits.min_uniform_buffer_offset_alignment);
-                reached || !home.offset.is_multiple_of(alignment) || self.is_beside_written(slot)
+                reached
+                    || !home.offset.is_multiple_of(alignment)
+                    || self.is_beside_written(slot, home)
             }
             Some(ArgumentKind::Storage { .. }) => {
-                if !in_heap && self.is_beside_written(slot) {
+                let nameless = !Variant::names(slot) && !reached && !self.writes(slot);
+                if nameless && self.is_beside_written(slot, home) {
                     return true;
                 }
                 match (compiled.table.contains(&slot), reached) {
@@ -92,17 +96,27 @@ impl Launch {
         }
     }
 
-    /// Whether the argument shares its context buffer with another argument, either of the two is written, and the
-    /// argument is not bound in place.
-    fn is_beside_written(&self, slot: usize) -> bool {
-        let mut arguments = self.settings.buffers.iter().enumerate();
-        let Some((at, own)) = arguments.find(|(_, argument)| argument.slot == slot) else {
-            return false;
-        };
-        let mut same = (self.settings.buffers.iter().enumerate())
-            .filter(|(_, other)| Arc::ptr_eq(&other.part.root, &own.part.root));
-        let written = same.find(|(_, other)| self.writes(other.slot));
-        written.is_some_and(|(first, _)| first != at)
+    /// Whether another argument than the one in `slot` is written in the buffer of `home`.
+    fn is_beside_written(&self, slot: usize, home: &BufferView) -> bool {
+        let mut others = self.given.iter().enumerate();
+        others.any(|(other, given)| match given {
+            Some(Given::Buffer { view, .. }) => {
+                other != slot && view.shared.raw == home.shared.raw && self.writes(other)
+            }
+            _ => false,
+        })
+    }
+
+    /// Whether the counts of the grid, in `buffer`, are copied to staging memory before the launch.
+    fn stages_grid(&self, buffer: &BufferView) -> bool {
+        buffer.shared.is_heap || self.is_beside_written(usize::MAX, buffer)
+    }
+
+    /// Whether the argument in `slot` is bound elsewhere than at `home`: in staging memory, or in memory for arguments
+    /// of the table.
+    pub(in crate::launch) fn is_bound_elsewhere(&self, slot: usize, home: &BufferView) -> bool {
+        let table = &self.kernel.shared.compiled.table;
+        self.is_staged(slot, home) || (table.contains(&slot) && !home.shared.is_heap)
     }
 
     /// Has memory made for staged arguments, and returns whether there are any. The memory is kept for the next
@@ -137,12 +151,13 @@ impl Launch {
             }
             self.bound = None;
         }
-        if let Some(Grid::Indirect {
-            buffer, staging, ..
-        }) = &mut self.grid
-        {
-            any |= buffer.shared.is_heap;
-            match (buffer.shared.is_heap, &staging) {
+        let stages_grid = match &self.grid {
+            Some(Grid::Indirect { buffer, .. }) => self.stages_grid(buffer),
+            _ => false,
+        };
+        any |= stages_grid;
+        if let Some(Grid::Indirect { staging, .. }) = &mut self.grid {
+            match (stages_grid, &staging) {
                 (true, None) => *staging = Some(make(&self.kernel.device, GRID_BYTES)?),
                 (false, Some(_)) => *staging = None,
                 _ => {}
