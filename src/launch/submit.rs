@@ -7,10 +7,10 @@ use super::dispatch::{Dispatches, Extents};
 use super::error::LaunchError;
 use super::groups::{BoundGroups, bind};
 use super::parts::{Ending, Ground, Parts, Stop, Submission};
-use crate::device::Event;
 use crate::device::completion_hook::CompletionHooks;
 use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::queue::{Batch, Recorder};
+use crate::device::{Event, HostAccessPolicy};
 use crate::memory::HeapError;
 use crate::memory::heap::{WaitingCommand, heap_of};
 use crate::span::span;
@@ -26,8 +26,26 @@ impl Launch {
     /// this thread has a [`HostAccess`](crate::heap::HostAccess) of a heap used by the launch. A later fault is the
     /// event's error.
     pub fn submit(&mut self) -> Result<Event, LaunchError> {
-        let _span = span!("launch", kernel = %self.kernel.shared.name, device = %self.kernel.device.capabilities.name);
         let policy = (self.settings.heap).unwrap_or(self.kernel.device.options.host_access);
+        self.submit_by(policy)
+    }
+
+    /// As [`Launch::submit`], but tells instead of waiting while another thread has the shared heap, whatever
+    /// [`Launch::host_access`] and [`DeviceOptions::host_access`](crate::DeviceOptions::host_access) say. The launch can
+    /// be tried again at any time. A launch that does not use the heap is submitted either way.
+    ///
+    /// Only the wait for another thread's access is left out: like `submit`, a try takes the locks of the queue and of
+    /// the buffers, and makes memory where some is missing.
+    ///
+    /// # Errors
+    /// As [`Launch::submit`]; [`LaunchError::Heap`] with [`HeapError::HostAccess`] where any thread has a
+    /// [`HostAccess`](crate::heap::HostAccess) of a heap used by the launch.
+    pub fn try_submit(&mut self) -> Result<Event, LaunchError> {
+        self.submit_by(HostAccessPolicy::Refuse)
+    }
+
+    fn submit_by(&mut self, policy: HostAccessPolicy) -> Result<Event, LaunchError> {
+        let _span = span!("launch", kernel = %self.kernel.shared.name, device = %self.kernel.device.capabilities.name);
         let mut waiting = WaitingCommand::new(policy);
         let ground = Ground::of(self);
         let ending = loop {

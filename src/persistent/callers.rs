@@ -358,7 +358,8 @@ impl Launch {
     /// Submitting fails with [`LaunchError::WaitsForItself`]; with [`LaunchError::NeedsLiveMemory`] where a kernel
     /// waits on a device showing running kernels nothing; with [`LaunchError::ServerOutOfReach`] where a kernel waits
     /// for handlers that follow pointers and one of the devices has a copy of the heap; or with
-    /// [`LaunchError::ServerStopped`].
+    /// [`LaunchError::ServerStopped`]. A launch that is given services of the host, too ([`Launch::services`]), is
+    /// refused with [`LaunchError::TwoCallees`].
     pub fn server(self, server: &PersistentKernel) -> Self {
         self.callee(Arc::clone(&server.callers) as _)
     }

@@ -20,6 +20,7 @@ cases![
     launches_wait_for_another_threads_access,
     transfers_wait_for_another_threads_access,
     policies_of_launches_and_devices,
+    a_try_to_submit_waits_for_no_access,
     who_has_the_heap_is_told_at_once,
     buffers_can_be_asked_while_a_write_waits,
     writes_of_other_threads_wait_and_arrive,
@@ -225,6 +226,39 @@ fn policies_of_launches_and_devices(f: &Fixture) {
         assert_eq!(heap.read(data, 64).unwrap(), [2; 64]);
         heap.free(data).unwrap();
     }
+}
+
+fn a_try_to_submit_waits_for_no_access(f: &Fixture) {
+    machines(f, |m| {
+        let kernel = kernel(&m.device, INCREMENT);
+        let data = m.heap.alloc_slice(&[1u32; 64]).unwrap();
+        let plain = m.device.buffer(&[5u32; 64]).unwrap();
+        // Whatever the launch says of submissions that wait.
+        let most = HostAccessPolicy::WaitAtMost(MINUTE);
+        for policy in [HostAccessPolicy::Wait, most, HostAccessPolicy::Refuse] {
+            let launch = kernel.launch().invocations(64).host_access(policy);
+            let mut in_heap = launch.clone().pointer("data", data, 64);
+            let mut beside = launch.buffer("data", &plain);
+            in_time(|| {
+                beside_a_host(&m.heap, |_| {
+                    for _ in 0..2 {
+                        let error = in_heap.try_submit().unwrap_err();
+                        assert!(refused(&error), "{error}");
+                        beside.try_submit().unwrap().wait().unwrap();
+                    }
+                });
+            });
+            in_heap.try_submit().unwrap().wait().unwrap();
+        }
+        assert_eq!(m.heap.read(data, 64).unwrap(), [1 + 3; 64]);
+        assert_eq!(plain.read().unwrap(), [5 + 6; 64]);
+        let host = m.heap.host().unwrap();
+        let mut launch = kernel.launch().pointer("data", data, 64).invocations(64);
+        let error = launch.try_submit().unwrap_err();
+        assert!(refused(&error), "{error}");
+        drop(host);
+        m.heap.free(data).unwrap();
+    });
 }
 
 fn who_has_the_heap_is_told_at_once(f: &Fixture) {

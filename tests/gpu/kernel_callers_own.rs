@@ -1,6 +1,8 @@
 //! Kernels that call functions of a server on their own device, which serves them behind each launch.
 
-use tombolo::{PersistentKernel, Program, calls::CallStatus, launch::LaunchError};
+use tombolo::{
+    Constants, HostServices, PersistentKernel, Program, calls::CallStatus, launch::LaunchError,
+};
 
 use crate::cases;
 use crate::harness::Fixture;
@@ -10,6 +12,7 @@ cases![
     kernels_of_one_device_hand_calls_over_between_launches,
     handlers_that_fail_between_launches_say_so,
     kernels_that_would_wait_for_themselves_are_refused,
+    services_and_a_server_on_one_launch_are_refused,
 ];
 
 pub const BEGIN: &str = "
@@ -136,4 +139,35 @@ fn kernels_that_would_wait_for_themselves_are_refused(f: &Fixture) {
         matches!(error, LaunchError::OtherServices { .. }),
         "{error}"
     );
+}
+
+fn services_and_a_server_on_one_launch_are_refused(f: &Fixture) {
+    let server = start(builder(&f.device));
+    let services = HostServices::builder()
+        .call("fn mix(x: u32, y: u32) -> u32", mix)
+        .start()
+        .unwrap();
+    let results = f.device.buffer(&[POISON; 64]).unwrap();
+    let of_server = caller(&f.device, &server, BEGIN);
+    let plain = Program::builder()
+        .source("caller.wgsl", BEGIN)
+        .services(&services)
+        .build()
+        .unwrap();
+    let of_services = f.device.kernel(&plain, "main", &Constants::new()).unwrap();
+    for kernel in [&of_server, &of_services] {
+        let launch = || kernel.launch().buffer("tickets", &results).invocations(64);
+        for mut launch in [
+            launch().services(&services).server(&server),
+            launch().server(&server).services(&services),
+        ] {
+            for error in [launch.check().unwrap_err(), launch.submit().unwrap_err()] {
+                assert!(
+                    matches!(&error, LaunchError::TwoCallees { kernel } if kernel == "main"),
+                    "{error}"
+                );
+            }
+        }
+    }
+    assert_eq!(results.read().unwrap(), [POISON; 64]);
 }

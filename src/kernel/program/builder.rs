@@ -14,8 +14,12 @@ use crate::kernel::error::{KernelError, ProgramMistake};
 use crate::kernel::files::{Files, unclosed};
 use crate::kernel::text_limits::check_length;
 
-/// A program in the making, from [`Program::builder`]. Everything combines; the order of the calls does not matter, but for
-/// the first source, whose name is the program's.
+/// A program in the making, from [`Program::builder`]. The order of the calls does not matter, but for the first source, whose
+/// name is the program's.
+///
+/// Sources, imports, rings, queues of work and a prefix combine, and so does each of these with calls. Calls go to one side:
+/// a builder takes [`services`](ProgramBuilder::services) or [`server`](ProgramBuilder::server) once, and `build` refuses a
+/// second ([`ProgramMistake::TwoCallees`]); a program for each side has both called by one host.
 ///
 /// # Several sources
 /// The sources make a single program: each sees the declarations of all others, and errors give the file and the line.

@@ -171,6 +171,9 @@ impl Launch {
     /// where the device has live memory, and after its end elsewhere and on Metal (see [`HostServices`]); the launch
     /// does not keep the services alive, and calls after the drop of the services have the status
     /// [`CallStatus::Stopped`](crate::calls::CallStatus::Stopped).
+    ///
+    /// The calls of a kernel go to one side: a launch that is given a server, too ([`Launch::server`]), is refused with
+    /// [`LaunchError::TwoCallees`].
     pub fn services(self, services: &HostServices) -> Self {
         self.shared_services(Arc::clone(&services.shared))
     }
@@ -183,8 +186,14 @@ impl Launch {
         self
     }
 
-    /// Whether the called functions are there, with ports for the kernel.
+    /// Whether the called functions are there, on one side, with ports for the kernel.
     fn check_services(&mut self) -> Result<(), LaunchError> {
+        let given = &self.settings.calls;
+        if given.services.is_some() && given.callee.is_some() {
+            return Err(LaunchError::TwoCallees {
+                kernel: self.kernel.interface().entry.clone(),
+            });
+        }
         let Some(calls) = &self.kernel.shared.compiled.calls else {
             return Ok(());
         };

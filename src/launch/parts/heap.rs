@@ -90,7 +90,8 @@ impl<'s> Part<'s> for Heap<'s> {
 
 impl Launch {
     /// Sets the behaviour of a launch using the shared heap while another thread has the heap, instead of
-    /// [`DeviceOptions::host_access`](crate::DeviceOptions::host_access).
+    /// [`DeviceOptions::host_access`](crate::DeviceOptions::host_access). For a single submission that does not wait
+    /// there is [`Launch::try_submit`].
     pub fn host_access(mut self, policy: HostAccessPolicy) -> Self {
         self.settings.heap = Some(policy);
         self
