@@ -15,6 +15,7 @@ cases![
     writes_come_between_launches,
     maps_see_what_launches_wrote,
     only_what_was_touched_is_written_back,
+    a_slice_borrowed_for_writing_is_touched_whole,
     mapped_ranges_are_nobody_elses,
     buffers_live_in_the_heap,
     heaps_with_a_copy_hold_buffers_too,
@@ -110,6 +111,37 @@ fn maps_see_what_launches_wrote(f: &Fixture) {
         drop(mapped);
         let part = buffer.slice(100..300).unwrap();
         assert_eq!(*part.map(20..40).unwrap(), expected[120..140]);
+    }
+}
+
+fn a_slice_borrowed_for_writing_is_touched_whole(f: &Fixture) {
+    for (one, _) in pairs(f) {
+        let values: Vec<u32> = (0..500u32).map(|i| i.wrapping_mul(0x9e37_79b9)).collect();
+        let buffer = f.context.buffer_from(&values).unwrap();
+        let mut expected = values;
+        one.add(&buffer, 0).unwrap();
+        added(&mut expected, 0);
+        let mut mapped = buffer.map_mut(100..400).unwrap();
+        mapped[..=4].fill(9);
+        expected[100..105].fill(9);
+        assert_eq!(mapped.touched(), [0..5]);
+        // To look is not to touch.
+        assert_eq!(mapped.iter().max(), expected[100..400].iter().max());
+        assert_eq!(mapped.touched(), [0..5]);
+        mapped.sort_unstable();
+        expected[100..400].sort_unstable();
+        assert_eq!(*mapped, expected[100..400]);
+        assert_eq!(mapped.touched().len(), 1);
+        assert_eq!(mapped.touched()[0], 0..300);
+        mapped.unmap().unwrap();
+        assert_eq!(buffer.read().unwrap(), expected);
+        // Dropped, by a slice of the whole.
+        let reverse = |values: &mut [u32]| values.reverse();
+        reverse(&mut buffer.map_mut(0..200).unwrap());
+        expected[..200].reverse();
+        one.add(&buffer, 0).unwrap();
+        added(&mut expected, 0);
+        assert_eq!(buffer.read().unwrap(), expected);
     }
 }
 

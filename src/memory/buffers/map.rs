@@ -1,7 +1,8 @@
 //! Mapped ranges: values of a buffer borrowed by the host until the unmapping.
 
 use std::ops::{
-    Deref, Index, IndexMut, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive, RangeTo,
+    Deref, DerefMut, Index, IndexMut, Range, RangeBounds, RangeFrom, RangeFull, RangeInclusive,
+    RangeTo, RangeToInclusive,
 };
 
 use bytemuck::Pod;
@@ -23,10 +24,21 @@ pub struct MappedRead<T: Pod> {
     hold: Hold<T>,
 }
 
-/// Values of a [`Buffer`], to be changed: a slice (`Deref`), with elements and ranges changed through `mapped[i]` and
-/// `mapped[a..b]`. Launches that use the range are refused while the mapping lives.
+/// Values of a [`Buffer`], to be changed: a slice. Launches that use the range are refused while the mapping lives.
 ///
-/// Only elements changed in this way are written back, by [`MappedWrite::unmap`] or on drop.
+/// Only *touched* elements are written back, by [`MappedWrite::unmap`] or on drop. Changes through `mapped[i]` and
+/// `mapped[a..b]` touch these elements alone. Borrowing the slice for writing (`DerefMut`, as `mapped.fill(0)`,
+/// `mapped.iter_mut()` and `mapped.sort_unstable()` do) touches all elements, whatever the borrower changes: for a few
+/// elements of a long range, index first (`mapped[a..b].fill(0)`).
+///
+/// ```no_run
+/// # let context = tombolo::Context::new()?;
+/// let buffer = context.buffer_from(&[3u32, 1, 2])?;
+/// let mut mapped = buffer.map_mut(..)?;
+/// mapped.sort_unstable();
+/// mapped.unmap()?;
+/// # Ok::<(), tombolo::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct MappedWrite<T: Pod> {
     values: Vec<T>,
@@ -147,6 +159,14 @@ impl<T: Pod> Deref for MappedWrite<T> {
     }
 }
 
+/// Touches all elements.
+impl<T: Pod> DerefMut for MappedWrite<T> {
+    fn deref_mut(&mut self) -> &mut [T] {
+        self.touch(0..self.values.len());
+        &mut self.values
+    }
+}
+
 impl<T: Pod> MappedWrite<T> {
     /// The buffer.
     pub fn buffer(&self) -> &Buffer<T> {
@@ -259,6 +279,7 @@ by_range! {
     RangeFrom<usize>: |range, len| range.start..len,
     RangeTo<usize>: |range, _len| 0..range.end,
     RangeInclusive<usize>: |range, _len| *range.start()..range.end().saturating_add(1),
+    RangeToInclusive<usize>: |range, _len| 0..range.end.saturating_add(1),
     RangeFull: |range, len| 0..len,
 }
 
