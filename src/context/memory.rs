@@ -17,19 +17,28 @@ impl Context {
         self.shared.extensions.heap.heap()
     }
 
-    /// A buffer of `len` zeroed values for every device of this context. Nothing is allocated before the first command
-    /// using the buffer.
+    /// A buffer of `len` zeroed values for every device of this context, as [`Device::zeroed`](crate::Device::zeroed) is
+    /// for one device. Nothing is allocated before the first command using the buffer.
     ///
     /// # Errors
     /// [`BufferError::ZeroSized`].
-    pub fn buffer<T: Pod>(&self, len: usize) -> Result<Buffer<T>, BufferError> {
+    pub fn zeroed<T: Pod>(&self, len: usize) -> Result<Buffer<T>, BufferError> {
         self.buffer_with(len, Placement::Auto)
     }
 
-    /// As [`Context::buffer`], and says where its bytes are to live.
+    /// The same as [`Context::zeroed`]: takes a length, where [`Device::buffer`](crate::Device::buffer) takes values. The
+    /// buffer of a context with values is [`Context::buffer_from`].
     ///
     /// # Errors
-    /// As [`Context::buffer`].
+    /// As [`Context::zeroed`].
+    pub fn buffer<T: Pod>(&self, len: usize) -> Result<Buffer<T>, BufferError> {
+        self.zeroed(len)
+    }
+
+    /// As [`Context::zeroed`], and says where its bytes are to live.
+    ///
+    /// # Errors
+    /// As [`Context::zeroed`].
     pub fn buffer_with<T: Pod>(
         &self,
         len: usize,
@@ -39,9 +48,10 @@ impl Context {
     }
 
     /// A buffer with a copy of `values`, in memory of the host until used by a device.
+    /// [`Device::buffer_from`](crate::Device::buffer_from) makes one for a single device.
     ///
     /// # Errors
-    /// As [`Context::buffer`], and [`BufferError::Memory`] where the host has no memory for the copy.
+    /// As [`Context::zeroed`], and [`BufferError::Memory`] where the host has no memory for the copy.
     pub fn buffer_from<T: Pod + Send + Sync>(
         &self,
         values: &[T],
@@ -52,7 +62,7 @@ impl Context {
     /// A buffer that takes `values` as its memory on the host, without a copy.
     ///
     /// # Errors
-    /// As [`Context::buffer`].
+    /// As [`Context::zeroed`].
     pub fn buffer_from_vec<T: Pod + Send + Sync>(
         &self,
         values: Vec<T>,
@@ -63,7 +73,7 @@ impl Context {
     /// As [`Context::buffer_from_vec`], and says where the bytes are to live.
     ///
     /// # Errors
-    /// As [`Context::buffer`].
+    /// As [`Context::zeroed`].
     pub fn buffer_from_vec_with<T: Pod + Send + Sync>(
         &self,
         values: Vec<T>,

@@ -22,7 +22,15 @@ pub(crate) const USAGE: wgpu::BufferUsages = wgpu::BufferUsages::STORAGE
     .union(wgpu::BufferUsages::COPY_SRC)
     .union(wgpu::BufferUsages::COPY_DST);
 
-/// A buffer of `len` values of `T` in the memory of one device.
+/// A buffer of `len` values of `T` in the memory of one device. Made by [`Device::zeroed`] and [`Device::buffer_from`].
+///
+/// The everyday buffer: what a program with one device needs. Where several devices, or a device and the host, work on
+/// the same array in turns, or more arrays exist than fit on a device, take a [`Buffer`](crate::Buffer) of the context,
+/// whose bytes travel by themselves.
+///
+/// Slices ([`DeviceBuffer::slice`]) that are apart may be given to one launch together, whichever of them its kernel
+/// writes; slices with bytes in common only where the kernel writes neither
+/// ([`LaunchError::Aliased`](crate::launch::LaunchError::Aliased)).
 ///
 /// Handles are cheap to clone; the memory is freed when the last handle, and the last command using the memory, is
 /// gone. Commands on buffers run in the order of their recording.
@@ -221,7 +229,8 @@ pub(crate) fn bounds(range: impl RangeBounds<u64>, len: u64) -> Range<u64> {
 }
 
 impl Device {
-    /// Makes a buffer of `len` zeroed values.
+    /// Makes a buffer of `len` zeroed values. [`Context::zeroed`](crate::Context::zeroed) makes one for all devices of a
+    /// context.
     ///
     /// # Errors
     /// [`MemoryError::TooLarge`], [`MemoryError::OutOfMemory`], [`MemoryError::ZeroSized`];
@@ -243,7 +252,8 @@ impl Device {
         DeviceBuffer::allocate_labelled(&self.shared, Some(label), len as u64)
     }
 
-    /// Makes a buffer with a copy of `values`.
+    /// Makes a buffer with a copy of `values`. Takes values, where [`Context::buffer`](crate::Context::buffer) takes a
+    /// length: [`Device::buffer_from`] and [`Context::buffer_from`](crate::Context::buffer_from) are called alike.
     ///
     /// # Errors
     /// As [`Device::zeroed`].
@@ -265,6 +275,15 @@ impl Device {
         let buffer = self.zeroed_labelled(label, values.len())?;
         buffer.write(0, values)?;
         Ok(buffer)
+    }
+
+    /// The same as [`Device::buffer`], under the name of its likeness on a context,
+    /// [`Context::buffer_from`](crate::Context::buffer_from).
+    ///
+    /// # Errors
+    /// As [`Device::zeroed`].
+    pub fn buffer_from<T: Pod>(&self, values: &[T]) -> Result<DeviceBuffer<T>, MemoryError> {
+        self.buffer(values)
     }
 
     /// Takes a wgpu buffer of this device over, as `size / size_of::<T>()` values of `T`. The
