@@ -1,9 +1,12 @@
 //! The context: the adapters of the machine, and the devices opened on them.
 
+mod adapter;
 mod memory;
 mod second_queue;
 
 use std::sync::Arc;
+
+pub use adapter::AdapterDescription;
 
 use crate::device::heap_shape::segment_bytes;
 use crate::device::open::{adopt, named, open, pci_address};
@@ -73,24 +76,6 @@ struct Slot {
     info: wgpu::AdapterInfo,
     /// Probing opens a scratch device; once per adapter is enough.
     probe: AdapterProbe,
-}
-
-/// The known properties of an adapter before a device is opened.
-#[derive(Debug, Clone)]
-pub struct AdapterDescription {
-    /// The adapter's place in its context, for [`Context::device_at`].
-    pub index: usize,
-    /// The driver's name for the adapter.
-    pub name: String,
-    /// The backend of the adapter.
-    pub backend: wgpu::Backend,
-    /// Discrete, integrated, virtual, or a processor.
-    pub device_type: wgpu::DeviceType,
-    /// The driver's name and version, as far as known.
-    pub driver: String,
-    /// The address on the PCI bus, where the backend tells. On Vulkan it tells two cards of one name apart; Direct3D 12
-    /// gives cards of one kind the address of the first.
-    pub pci_address: Option<String>,
 }
 
 impl Context {

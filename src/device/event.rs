@@ -1,6 +1,7 @@
 //! Events: handles, telling a program the end of a command and the command's result.
 
 use std::any::Any;
+use std::fmt;
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -34,6 +35,18 @@ pub enum EventStatus {
     Complete,
     /// Finished, or given up, with an error: see [`Event::wait`].
     Failed,
+}
+
+/// For people: the variant in words.
+impl fmt::Display for EventStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Recorded => "recorded",
+            Self::Submitted => "submitted",
+            Self::Complete => "complete",
+            Self::Failed => "failed",
+        })
+    }
 }
 
 /// Why a wait did not end with success.

@@ -1,5 +1,6 @@
 //! Settings of contexts and devices for the shared heap, itself made in a higher module.
 
+use std::fmt;
 use std::time::Duration;
 
 use crate::error_text::debug_by_text;
@@ -20,6 +21,17 @@ pub enum HostAccessPolicy {
     WaitAtMost(Duration),
     /// [`HeapError::HostAccess`](crate::heap::HeapError::HostAccess) at once.
     Refuse,
+}
+
+/// For people: the variant in words.
+impl fmt::Display for HostAccessPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Wait => f.write_str("wait"),
+            Self::WaitAtMost(most) => write!(f, "wait at most {most:?}"),
+            Self::Refuse => f.write_str("refuse"),
+        }
+    }
 }
 
 /// Where a device keeps the context's shared heap for its kernels: the device's *preferred location*, in CUDA's words. Pointers
@@ -58,6 +70,17 @@ pub enum HeapPlacement {
     /// and servers whose handlers follow pointers are refused. Missing device memory for the copy is
     /// [`HeapError::Mirror`](crate::heap::HeapError::Mirror).
     Device,
+}
+
+/// For people: the variant in words.
+impl fmt::Display for HeapPlacement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "decided by the runtime",
+            Self::InPlace => "in the host's memory",
+            Self::Device => "in a copy of the device",
+        })
+    }
 }
 
 /// Why no heap can have a [`HeapSize`](crate::heap::HeapSize).

@@ -1,5 +1,6 @@
 //! Options for opening devices.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -111,6 +112,7 @@ pub struct DeviceOptions {
 
 /// When kernels are checked for loops that the adapter ended before the kernel did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub enum LoopGuardPolicy {
     /// On adapters whose probe found a loop budget, and on adapters without a probe, for kernels
     /// whose loops are not provably short.
@@ -120,6 +122,17 @@ pub enum LoopGuardPolicy {
     Budget(u32),
     /// Never: a loop that is cut short gives wrong results without an error.
     Off,
+}
+
+/// For people: the variant in words.
+impl fmt::Display for LoopGuardPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WhereNeeded => f.write_str("where needed"),
+            Self::Budget(iterations) => write!(f, "for a budget of {iterations} iterations"),
+            Self::Off => f.write_str("off"),
+        }
+    }
 }
 
 impl Default for DeviceOptions {

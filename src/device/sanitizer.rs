@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// A place in a program's text.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TextPosition {
     /// The name of the program, or of a source of the program
     pub file: String,

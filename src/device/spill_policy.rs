@@ -1,5 +1,7 @@
 //! The policy for spilling: a setting of devices and kernels, which `kernel::passes::spill` carries out.
 
+use std::fmt;
+
 /// Whether private arrays move to scratch memory in the memory of the device.
 ///
 /// A spilled array has no limit but the scratch memory of one work-group
@@ -17,4 +19,15 @@ pub enum SpillPolicy {
     Auto,
     /// Every array moves.
     Always,
+}
+
+/// For people: the variant in words.
+impl fmt::Display for SpillPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Never => "never",
+            Self::Auto => "where private arrays are too large",
+            Self::Always => "always",
+        })
+    }
 }

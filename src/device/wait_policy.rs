@@ -1,5 +1,6 @@
 //! How a thread waits for a device: looking, then asleep.
 
+use std::fmt;
 use std::time::Duration;
 
 /// How a thread waits for the end of a submission ([`DeviceOptions::wait`](crate::DeviceOptions::wait)).
@@ -37,6 +38,19 @@ pub enum WaitPolicy {
     /// policy of every device in a browser, whatever its options say, and elsewhere for programs whose threads belong to an
     /// executor.
     Never,
+}
+
+/// For people: the variant in words.
+impl fmt::Display for WaitPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("decided by the runtime"),
+            Self::Park => f.write_str("sleep at once"),
+            Self::Spin(Duration::MAX) => f.write_str("look until the end"),
+            Self::Spin(time) => write!(f, "look for {time:?}, then sleep"),
+            Self::Never => f.write_str("never wait"),
+        }
+    }
 }
 
 impl WaitPolicy {

@@ -16,6 +16,7 @@ const PROGRAMS: usize = 4096;
 
 /// How a cache has served so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct CacheCounts {
     /// Times that the cache had the answer.
     pub hits: u64,

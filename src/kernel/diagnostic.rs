@@ -19,6 +19,7 @@ use super::text_limits::Excess;
 
 /// A place in the source that a [`Diagnostic`] speaks of.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct DiagnosticLabel {
     /// The source of the program that the place is in.
     pub file: String,

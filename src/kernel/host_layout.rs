@@ -28,6 +28,7 @@ pub(crate) use text::{faults, plain_name, rust_text, wgsl_text};
 /// How a Rust structure lies in memory; made by [`layout_of!`](crate::layout_of) or
 /// [`shared!`](crate::shared), compared by [`Program::check_layout`](crate::Program::check_layout).
 #[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
 pub struct RustLayout {
     /// The name of the structure.
     pub name: &'static str,
@@ -37,6 +38,24 @@ pub struct RustLayout {
     pub align: usize,
     /// The fields, in the order of their listing.
     pub fields: &'static [RustField],
+}
+
+impl RustLayout {
+    /// What the macros make of a structure.
+    #[doc(hidden)]
+    pub const fn of(
+        name: &'static str,
+        size: usize,
+        align: usize,
+        fields: &'static [RustField],
+    ) -> Self {
+        Self {
+            name,
+            size,
+            align,
+            fields,
+        }
+    }
 }
 
 /// One field of a [`RustLayout`].
@@ -143,6 +162,7 @@ pub trait HostShareable {
 /// Finds the layout of a type with or without a layout: where `T` has a layout, the inherent constant hides the one of
 /// [`NoLayout`].
 #[doc(hidden)]
+#[derive(Debug)]
 pub struct MaybeNested<T>(PhantomData<T>);
 
 impl<T: HostShareable> MaybeNested<T> {
@@ -237,15 +257,15 @@ macro_rules! layout_of {
         const {
             // Refused by the compiler where a field is left out.
             let _: fn($ty) = |whole| { let $ty { $($field: _),* } = whole; };
-            $crate::kernel::RustLayout {
-                name: ::core::stringify!($ty),
-                size: ::core::mem::size_of::<$ty>(),
-                align: ::core::mem::align_of::<$ty>(),
-                fields: &[$($crate::layout_of!(
+            $crate::kernel::RustLayout::of(
+                ::core::stringify!($ty),
+                ::core::mem::size_of::<$ty>(),
+                ::core::mem::align_of::<$ty>(),
+                &[$($crate::layout_of!(
                     @field $ty, $field, $crate::layout_of!(@member $field $($member)?),
                     [$($nested $({ $($inner)* })?)?]
                 )),*],
-            }
+            )
         }
     };
 }
@@ -292,11 +312,11 @@ macro_rules! shared {
         }
 
         impl $crate::kernel::HostShareable for $name {
-            const LAYOUT: $crate::kernel::RustLayout = $crate::kernel::RustLayout {
-                name: ::core::stringify!($name),
-                size: ::core::mem::size_of::<$name>(),
-                align: ::core::mem::align_of::<$name>(),
-                fields: &[$({
+            const LAYOUT: $crate::kernel::RustLayout = $crate::kernel::RustLayout::of(
+                ::core::stringify!($name),
+                ::core::mem::size_of::<$name>(),
+                ::core::mem::align_of::<$name>(),
+                &[$({
                     #[allow(unused_imports)]
                     use $crate::__private::NoLayout as _;
                     $crate::kernel::RustField::of(
@@ -307,7 +327,7 @@ macro_rules! shared {
                         $crate::__private::MaybeNested::<$ty>::LAYOUT,
                     )
                 }),*],
-            };
+            );
         }
 
         $crate::__collect_shared!($name);

@@ -7,6 +7,7 @@ use naga::{ArraySize, Handle, Module, Scalar, Type, TypeInner};
 
 /// How a WGSL type lies in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TypeLayout {
     /// The type as WGSL writes it.
     pub wgsl: String,
@@ -56,6 +57,7 @@ pub enum Shape {
 
 /// One member of a structure.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemberLayout {
     /// The member's name.
     pub name: String,

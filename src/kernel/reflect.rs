@@ -1,5 +1,7 @@
 //! Reflection: the demands of a kernel's entry point on a launch.
 
+use std::fmt;
+
 use naga::valid::ModuleInfo;
 use naga::{AddressSpace, GlobalVariable, ImageClass, ImageDimension, Module, StorageAccess};
 
@@ -9,6 +11,7 @@ use super::passes::globals::is_global;
 
 /// The demands of an entry point on a launch: work-group size and arguments.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Interface {
     /// The entry point's name.
     pub entry: String,
@@ -26,6 +29,7 @@ pub struct Interface {
 
 /// One argument of a kernel.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct ArgumentInfo {
     /// The variable's name in WGSL.
     pub name: String,
@@ -35,6 +39,13 @@ pub struct ArgumentInfo {
     pub binding: u32,
     /// The kind.
     pub kind: ArgumentKind,
+}
+
+/// For people: name and declaration, as `values: var<storage, read> array<f32>`.
+impl fmt::Display for ArgumentInfo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.kind)
+    }
 }
 
 /// The kind of an argument.
@@ -68,6 +79,13 @@ pub enum ArgumentKind {
         /// The type as WGSL writes it.
         wgsl: String,
     },
+}
+
+/// For people: the declaration without the name, as `var<storage, read_write> array<u32>`.
+impl fmt::Display for ArgumentKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.noun())
+    }
 }
 
 impl ArgumentKind {

@@ -1,5 +1,6 @@
 //! How services are put together.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Mutex, RwLock};
 
@@ -43,6 +44,17 @@ pub struct HostServicesBuilder {
     known: KnownLayouts,
     pub(super) mistake: Option<ServiceError>,
     pub(super) provided: Arc<Provided>,
+}
+
+impl fmt::Debug for HostServicesBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostServicesBuilder")
+            .field("functions", &self.functions.len())
+            .field("threads", &self.threads)
+            .field("idle", &self.idle)
+            .field("mistake", &self.mistake)
+            .finish_non_exhaustive()
+    }
 }
 
 impl HostServices {

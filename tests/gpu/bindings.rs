@@ -218,7 +218,12 @@ fn uniforms_and_counts_lie_beside_what_is_written(f: &Fixture) {
         let launch = launch.indirect(data.slice(at..at + 3), 0);
         { launch }.submit().unwrap_err()
     };
-    for (own, at) in [(200..257, 262), (259..300, 500), (256..260, 0), (0..100, 97)] {
+    for (own, at) in [
+        (200..257, 262),
+        (259..300, 500),
+        (256..260, 0),
+        (0..100, 97),
+    ] {
         let error = refused(own.clone(), at);
         assert!(
             matches!(error, LaunchError::Aliased { .. }),

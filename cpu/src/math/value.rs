@@ -4,6 +4,7 @@
 //! implementation. `x * 0.5 + y` then calls `fmul` and `fadd`.
 
 use super::lanes::{Lanes, Lanes32};
+use std::fmt;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Div, Mul, Neg, Not, Shl, Sub};
 
 macro_rules! value {
@@ -17,6 +18,12 @@ macro_rules! value {
         impl<L: $bound> Clone for $name<'_, L> {
             fn clone(&self) -> Self {
                 *self
+            }
+        }
+        impl<L: $bound> fmt::Debug for $name<'_, L> {
+            /// The name alone: a value may be one of code, which nobody has computed yet.
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($name)).finish_non_exhaustive()
             }
         }
         impl<'l, L: $bound> $name<'l, L> {

@@ -56,6 +56,7 @@ pub enum GlobalAccess {
 
 /// When a device global gets its initial value again: `init_mode`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum InitMode {
     /// When the device is reset (`Device::reset_globals`).
     Reset,

@@ -46,6 +46,7 @@ mod tests_loss;
 #[cfg(test)]
 mod tests_places;
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Range, RangeBounds};
 use std::sync::Arc;
@@ -95,8 +96,24 @@ pub enum Placement {
     Shared,
 }
 
+/// For people: the variant in words.
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "decided by the runtime",
+            Self::Device => "in memory of each device",
+            Self::Shared => "in the shared heap",
+        })
+    }
+}
+
 /// A buffer of `len` values of `T`, or a part of such a buffer, that belongs to a [`Context`](crate::Context): all the
-/// context's devices use the buffer, and submitting a launch brings the needed bytes to its device.
+/// context's devices use the buffer, and submitting a launch brings the needed bytes to its device. Made by
+/// [`Context::zeroed`](crate::Context::zeroed) and [`Context::buffer_from`](crate::Context::buffer_from).
+///
+/// The buffer for arrays that several devices, or a device and the host, work on in turns, and for arrays that may have
+/// to leave a full device. A program with one device takes a [`DeviceBuffer`], which is memory of that device, has no
+/// books to keep, and has commands for rectangles.
 ///
 /// Making a buffer allocates nothing. A device gets memory for the whole buffer, whatever part is used there, with the
 /// first command on the buffer; without room, and with nothing else to move to the host, the command is refused. The

@@ -121,6 +121,7 @@ pub(crate) struct HeapShared {
 
 /// A live allocation, from [`SharedHeap::find`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HeapAllocation {
     /// The address of its first byte.
     pub base: Ptr<u8>,

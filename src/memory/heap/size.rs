@@ -22,6 +22,7 @@
 
 use std::any::Any;
 use std::error::Error;
+use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
@@ -71,11 +72,22 @@ pub enum HeapSize {
 
 /// The bound of a [`HeapSize::Adaptive`] heap.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub enum HeapBound {
     /// This part of the working set, between 0 and 1; at most the limit of a heap.
     Fraction(f64),
     /// This many bytes; rounded up to whole pages. More than a heap may have is an error.
     Bytes(u64),
+}
+
+/// For people: the bound in words.
+impl fmt::Display for HeapBound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fraction(fraction) => write!(f, "{fraction} of the working set"),
+            Self::Bytes(bytes) => write!(f, "{bytes} bytes"),
+        }
+    }
 }
 
 impl HeapSize {

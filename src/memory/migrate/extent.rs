@@ -4,6 +4,7 @@ use super::{Place, Places};
 
 /// A place's state of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Held {
     /// Nothing that was ever part of the buffer.
     Nothing,

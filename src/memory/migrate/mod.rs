@@ -31,7 +31,7 @@
 //! let mut buffer = Residency::new(1024);
 //! buffer.wrote(left, 0..1024)?;
 //! // The right half goes to the other device, through the host, and stays there.
-//! let want = Want { place: right, range: 512..1024, access: Access::ReadWrite };
+//! let want = Want::new(right, 512..1024, Access::ReadWrite);
 //! let plan = buffer.plan(&[want.clone()], &Routes::new())?;
 //! assert_eq!(plan.steps.len(), 2);
 //! assert_eq!(plan.moved(), 2 * 512);
@@ -112,6 +112,7 @@ impl Access {
 
 /// A range of a buffer that a command uses somewhere.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct Want {
     /// Where.
     pub place: Place,
@@ -119,4 +120,15 @@ pub struct Want {
     pub range: Range<u64>,
     /// How.
     pub access: Access,
+}
+
+impl Want {
+    /// So many bytes of the root buffer, used at `place`.
+    pub fn new(place: Place, range: Range<u64>, access: Access) -> Self {
+        Self {
+            place,
+            range,
+            access,
+        }
+    }
 }

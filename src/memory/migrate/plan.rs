@@ -93,6 +93,7 @@ impl Avoided {
 ///
 /// A plan that needs none allocates nothing.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Plan {
     /// The copies. Those through the host alternate by chunks.
     pub steps: Vec<Step>,

@@ -26,6 +26,7 @@ pub struct Use {
 
 /// How two commands that use the same bytes meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum HazardKind {
     /// The new command reads the earlier command's writes.
     ReadAfterWrite,

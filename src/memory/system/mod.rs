@@ -32,6 +32,7 @@ pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
 use std::marker::PhantomData;
 
 use bytemuck::Pod;
@@ -50,6 +51,7 @@ const POOL_BYTES: u64 = 128 << 20;
 
 /// What kernels may do with memory that is lent by address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SystemAccess {
     /// Kernels read.
     Read,
@@ -57,8 +59,19 @@ pub enum SystemAccess {
     ReadWrite,
 }
 
+/// For people: the variant in words.
+impl fmt::Display for SystemAccess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Read => "read",
+            Self::ReadWrite => "read and write",
+        })
+    }
+}
+
 /// How pages come to a device that does not have all pages from the beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum SystemTier {
     /// While the kernel runs: an invocation that misses a page waits, and goes on when the host has filled a frame. For
     /// devices with live memory ([`Capabilities::live_memory`](crate::device::Capabilities::live_memory)), and for lent
@@ -67,6 +80,16 @@ pub enum SystemTier {
     /// Between launches: the launch is repeated until no page is missing. On every device, for kernels whose effects
     /// can be undone.
     Sliced,
+}
+
+/// For people: the variant in words.
+impl fmt::Display for SystemTier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Live => "while the kernel runs",
+            Self::Sliced => "between launches",
+        })
+    }
 }
 
 /// Memory of the host lent to launches (SYCL: system allocations): slices, boxes, mapped files, memory of libraries.

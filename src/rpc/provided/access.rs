@@ -1,5 +1,6 @@
 //! A program's grants of its files.
 
+use std::fmt;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Mutex;
@@ -11,6 +12,7 @@ use crate::rpc::ServiceError;
 
 /// The rights of kernels below a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum RootMode {
     /// Read the existing contents.
     ReadOnly,
@@ -18,6 +20,17 @@ pub enum RootMode {
     ReadWrite,
     /// All the former, and remove files and empty folders, make folders, and change names.
     Manage,
+}
+
+/// For people: the variant in words.
+impl fmt::Display for RootMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ReadOnly => "read",
+            Self::ReadWrite => "read and write",
+            Self::Manage => "read, write and manage",
+        })
+    }
 }
 
 /// The files and streams granted to kernels, for

@@ -1,5 +1,7 @@
 //! Options and results of the pass, and its errors for kernels with pointers.
 
+use std::fmt;
+
 use naga::valid::Capabilities;
 use naga::{ResourceBinding, Span};
 use thiserror::Error;
@@ -8,6 +10,7 @@ use crate::addresses::granules::DEVICE_GRANULE;
 
 /// Which side of memory a kernel's pointers are expected to point to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum TranslationMode {
     /// The kernel may not dereference pointers.
     Disabled,
@@ -18,6 +21,18 @@ pub enum TranslationMode {
     /// System allocations: pointers lead into any memory of the host that is lent to the launch
     /// ([`SystemMemory`](crate::system::SystemMemory)). Every access is translated.
     System,
+}
+
+/// For people: the variant in words.
+impl fmt::Display for TranslationMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Disabled => "no pointers",
+            Self::DeviceFavored => "device memory first",
+            Self::SharedFavored => "shared memory first",
+            Self::System => "lent memory",
+        })
+    }
 }
 
 /// What is kept of the translation of a pointee of fixed size, for its other accesses.
