@@ -12,15 +12,16 @@
 // Work-group atomics add up the lanes, and nothing here is an array of vectors or a function: a driver that compiles for
 // processors needs twenty times as long for those, and runs them at a quarter of the speed.
 
-const PAGE_ROWS = 256u;
+// The numbers between dollar signs are those of `addresses::page_search`.
+const PAGE_ROWS = $page_rows$u;
 const LANES = 64u;
 // Pages of a work-group, which share the keys that a lane has loaded.
-const TOGETHER = 4u;
-// Work-groups in a row of the grid; 65,535 is the least that WebGPU allows.
-const ROW = 32768u;
+const TOGETHER = $together$u;
+// Work-groups in a row of the grid.
+const ROW = $row$u;
 // Modes: all pages are searched; those that are listed are; those that are listed are taken note of.
-const ALL = 0u;
-const LEARN = 2u;
+const ALL = $all$u;
+const LEARN = $learn$u;
 
 struct Search {
     mode: u32,

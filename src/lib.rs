@@ -242,6 +242,7 @@ pub mod print;
 pub mod ring;
 pub(crate) mod rpc;
 mod span;
+mod template;
 #[cfg_attr(not(feature = "trace"), doc(hidden))]
 #[cfg_attr(docsrs, doc(cfg(feature = "trace")))]
 pub mod trace;

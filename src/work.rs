@@ -14,9 +14,9 @@ use crate::clock::Instant;
 use crate::device::{Device, WaitError};
 use crate::error_text::debug_by_text;
 use crate::kernel::ProgramBuilder;
-use crate::kernel::template::Template;
 use crate::launch::{Launch, LaunchError};
 use crate::memory::{DeviceBuffer, MemoryError, ReadError};
+use crate::template::Template;
 
 const WORK: &str = include_str!("../shaders/work.wgsl");
 /// The variable of the queue.

@@ -34,7 +34,6 @@ const RUNTIME: &[(&str, &str)] = &[
     ("fill", include_str!("../../shaders/fill.wgsl")),
     ("copy_bytes", include_str!("../../shaders/copy_bytes.wgsl")),
     ("copy_rows", include_str!("../../shaders/copy_rows.wgsl")),
-    ("heap_diff", include_str!("../../shaders/heap_diff.wgsl")),
     ("probe_loop", include_str!("../../shaders/probe_loop.wgsl")),
     (
         "probe_live",
@@ -99,7 +98,8 @@ pub(crate) fn note(module: &Module, label: &str) {
         return;
     };
     RUNTIME_IS_WRITTEN.call_once(|| {
-        for (name, text) in RUNTIME {
+        let search = crate::addresses::page_search::source();
+        for (name, text) in RUNTIME.iter().chain(&[("heap_diff", search.as_str())]) {
             let mut module = naga::front::wgsl::parse_str(text).expect("the runtime's own text");
             crate::device::fence::fill(&mut module, "fence");
             write_all(&folder, &module, name);

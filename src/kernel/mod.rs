@@ -48,7 +48,6 @@ pub(crate) mod reflect;
 pub(crate) mod report;
 pub(crate) mod server;
 mod specialize;
-pub(crate) mod template;
 mod text_limits;
 mod token;
 mod usm;

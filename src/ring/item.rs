@@ -2,7 +2,7 @@
 
 use super::protocol::{CLOSED, ITEMS, MASK, PUT, TAKEN};
 use crate::kernel::server::RING_VARIABLE;
-use crate::kernel::template::Template;
+use crate::template::Template;
 
 const COMMON: &str = include_str!("../../shaders/ring.wgsl");
 const FROM_HOST: &str = include_str!("../../shaders/ring_from_host.wgsl");

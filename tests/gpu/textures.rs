@@ -10,12 +10,13 @@ use crate::cases;
 use crate::harness::Fixture;
 use crate::launches::kernel;
 use tombolo::DeviceTexture;
-use tombolo::textures::{TextureDimension, TextureOptions, TextureRegion};
+use tombolo::textures::{TextureDimension, TextureError, TextureOptions, TextureRegion};
 use tombolo::wgpu::TextureFormat;
 
 cases![
     texels_come_back_as_written,
     regions_touch_their_texels_alone,
+    texels_are_read_into_memory_of_the_program,
     large_textures_go_by_bands,
     large_writes_keep_their_place_behind_recorded_work,
     reads_are_awaited,
@@ -172,6 +173,59 @@ fn large() -> [TextureOptions; 2] {
         TextureOptions::d2([1030, 2050], format),
         TextureOptions::d3([100, 130, 90], format),
     ]
+}
+
+fn texels_are_read_into_memory_of_the_program(f: &Fixture) {
+    const POISON: u32 = 0xabad_cafe;
+    for options in shapes(TextureFormat::R32Uint) {
+        let [width, height, depth] = options.size;
+        let texture: DeviceTexture<u32> = make(f, options.clone());
+        let mut model = Model::new(options.size, 0);
+        let count = model.texels.len();
+        model.texels = noise(width).take(count).collect();
+        texture.write(&model.texels).unwrap();
+        let mut values = vec![POISON; count];
+        texture.read_into(&mut values).unwrap();
+        assert_eq!(values, model.texels, "{options:?}");
+        let region = TextureRegion::new(
+            [width / 2, height / 2, depth / 2],
+            [width - width / 2, height - height / 2, depth - depth / 2],
+        );
+        let places = model.places(region);
+        let expected: Vec<u32> = places.iter().map(|place| model.texels[*place]).collect();
+        // In the midst of memory, and nothing beside.
+        let mut values = vec![POISON; expected.len() + 2];
+        let end = expected.len() + 1;
+        texture
+            .read_region_into(region, &mut values[1..end])
+            .unwrap();
+        assert_eq!(values[1..end], expected, "{options:?}");
+        assert_eq!([values[0], values[end]], [POISON; 2], "{options:?}");
+        texture.read_region_into(([0; 3], [0; 3]), &mut []).unwrap();
+        for len in [expected.len() - 1, expected.len() + 1] {
+            let mut values = vec![POISON; len];
+            let error = texture.read_region_into(region, &mut values).unwrap_err();
+            assert!(
+                matches!(error, TextureError::Count { what: "read", values, .. } if values == len as u64),
+                "{error}"
+            );
+            assert!(values.iter().all(|value| *value == POISON));
+        }
+        let outside = ([width, 0, 0], [1, 1, 1]);
+        let error = texture
+            .read_region_into(outside, &mut [POISON])
+            .unwrap_err();
+        assert!(matches!(error, TextureError::OutOfRange { .. }), "{error}");
+    }
+    for options in large() {
+        let texture: DeviceTexture<u32> = make(f, options.clone());
+        let count = options.size.iter().product::<u32>() as usize;
+        let model: Vec<u32> = noise(3).take(count).collect();
+        texture.write(&model).unwrap();
+        let mut values = vec![POISON; count];
+        texture.read_into(&mut values).unwrap();
+        assert!(values == model, "{options:?}");
+    }
 }
 
 fn large_textures_go_by_bands(f: &Fixture) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::wgsl::{spelled, transfers};
 use super::{ALONE, CallDeclaration, GROUP};
 use crate::kernel::layout::TypeLayout;
-use crate::kernel::template::Template;
+use crate::template::Template;
 
 pub(super) const CALL: &str = include_str!("../../../shaders/rpc_call.wgsl");
 pub(super) const PLACES: &str = include_str!("../../../shaders/rpc_places.wgsl");

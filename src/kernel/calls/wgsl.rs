@@ -17,8 +17,8 @@ use crate::device::call_words::PREFIX;
 use crate::kernel::LayoutDifference;
 use crate::kernel::host_layout::difference;
 use crate::kernel::layout::{Shape, TypeLayout};
-use crate::kernel::template::Template;
 use crate::kernel::token::TokenStream;
+use crate::template::Template;
 
 const COMMON: &str = include_str!("../../../shaders/rpc.wgsl");
 const SUBGROUPS: &str = include_str!("../../../shaders/rpc_subgroup.wgsl");

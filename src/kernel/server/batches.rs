@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::text::{Places, ServerShape};
 use super::{HandlerDeclaration, HandlerForm};
 use crate::device::CallStatus;
-use crate::kernel::template::Template;
+use crate::template::Template;
 
 pub(super) const BATCH: &str = include_str!("../../../shaders/server_group_batch.wgsl");
 const ANSWER: &str = include_str!("../../../shaders/server_group_answer.wgsl");

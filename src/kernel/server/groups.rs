@@ -1,7 +1,7 @@
 //! The part of a polling kernel of several work-groups.
 
 use super::text::{Places, ServerShape};
-use crate::kernel::template::Template;
+use crate::template::Template;
 
 impl ServerShape {
     /// Whether all lanes of a work-group know the group's number among several: lanes looking at ports.

@@ -1,7 +1,7 @@
 //! The part of a polling kernel that serves kernels of other devices.
 
 use super::text::ServerShape;
-use crate::kernel::template::Template;
+use crate::template::Template;
 
 const KERNELS: &str = include_str!("../../../shaders/server_kernels.wgsl");
 const GROUP_KERNELS: &str = include_str!("../../../shaders/server_group_kernels.wgsl");

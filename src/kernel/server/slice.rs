@@ -9,7 +9,7 @@ use super::packing::Packing;
 use super::text::Places;
 use super::{FAILED, HandlerDeclaration, HandlerFault, TOO_LONG};
 use crate::device::CallStatus;
-use crate::kernel::template::Template;
+use crate::template::Template;
 
 const SLICE: &str = include_str!("../../../shaders/server_slice.wgsl");
 const PACKED: &str = include_str!("../../../shaders/server_slice_packed.wgsl");

@@ -12,7 +12,7 @@ use super::{FAILED, HandlerDeclaration, HandlerFault, TOO_LONG};
 use crate::device::CallStatus;
 use crate::device::call_words::{LINE, PREFIX, SEAL as SEAL_WORD};
 use crate::kernel::calls::mixed;
-use crate::kernel::template::Template;
+use crate::template::Template;
 
 const COMMON: &str = include_str!("../../../shaders/server.wgsl");
 const SEAL: &str = include_str!("../../../shaders/server_seal.wgsl");

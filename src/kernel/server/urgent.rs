@@ -5,7 +5,7 @@
 //! have ports, and no more.
 
 use super::text::ServerShape;
-use crate::kernel::template::Template;
+use crate::template::Template;
 
 /// No look at the other ports is to be gone on with.
 const NONE: &str = "0xffffffffu";

@@ -60,6 +60,7 @@ use std::time::Duration;
 
 use super::device_memory::DeviceMemory;
 use super::{DeviceView, HeapError, HeapShared, InFlight, MOST_BYTES, Memory, SharedHeap, State};
+use crate::addresses::page_search::PAGE;
 use crate::clock::Instant;
 use crate::device::wait::{Waits, lock};
 use crate::device::{Aspect, DeviceShared, HeapPlacement};
@@ -70,8 +71,6 @@ pub(super) use pages::PageSet;
 pub(super) use policy::Place;
 pub(crate) use turn::{Task, Turn, Work, Writes};
 
-/// The unit of the search for changes, in bytes.
-const PAGE: u64 = 4096;
 const PAGE_WORDS: usize = (PAGE / 4) as usize;
 
 /// The longest wait for a turn by a thread serving a call, since the turn may be waiting for the thread's caller.

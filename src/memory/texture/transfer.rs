@@ -13,6 +13,9 @@ use crate::memory::readback::{ReadBack, ReadError};
 use crate::memory::staging::{self, AWAIT_READ, Band, Far, PIECE, bands, receive, send};
 use crate::span::span;
 
+/// The name of reading in errors.
+const READ: &str = "read";
+
 impl<T: Pod> DeviceTexture<T> {
     /// Writes all texels: x fastest, then y, then z or layers. The values are taken at once; the write happens after everything
     /// recorded before it.
@@ -35,15 +38,7 @@ impl<T: Pod> DeviceTexture<T> {
     ) -> Result<Event, TextureError> {
         const WHAT: &str = "write";
         let region = self.checked(WHAT, region.into())?;
-        let texels = region.texels();
-        if values.len() as u64 != texels {
-            return Err(TextureError::Count {
-                what: WHAT,
-                values: values.len() as u64,
-                texels,
-                region,
-            });
-        }
+        let texels = self.counted(WHAT, region, values.len())?;
         let texture = &self.shared;
         if texels == 0 {
             return Ok(Event::complete(&texture.device));
@@ -70,23 +65,82 @@ impl<T: Pod> DeviceTexture<T> {
     /// # Errors
     /// As [`DeviceTexture::read`], and [`TextureError::OutOfRange`].
     pub fn read_region(&self, region: impl Into<TextureRegion>) -> Result<Vec<T>, TextureError> {
-        const WHAT: &str = "read";
-        let region = self.checked(WHAT, region.into())?;
-        let texture = &self.shared;
-        let submissions = &texture.device.submissions;
-        (submissions.may_wait(WHAT, AWAIT_READ))
-            .map_err(|error| ReadError::from(Arc::new(error)))?;
+        let region = self.readable(region.into())?;
         let texels = region.texels();
         let _span = span!("read", bytes = texels * size_of::<T>() as u64);
         if texels == 0 {
             return Ok(Vec::new());
         }
-        let len = host_memory::count::<T>(WHAT, texels)?;
+        let len = host_memory::count::<T>(READ, texels)?;
         let bands = self.bands(region, PIECE);
-        let values = host_memory::filled(WHAT, len, |to| {
-            receive::receive_texels(texture, WHAT, bands, to)
+        let values = host_memory::filled(READ, len, |to| {
+            receive::receive_texels(&self.shared, READ, bands, to)
         });
         Ok(values?)
+    }
+
+    /// Reads all texels into `values`, in the order of [`DeviceTexture::read`], and waits as that does. Faster where the
+    /// memory is used again and again: new memory is given pages by the system while it is filled.
+    ///
+    /// # Errors
+    /// As [`DeviceTexture::read`], and [`TextureError::Count`] unless there is one value for each texel. `values` may have
+    /// changed after an error of another kind.
+    pub fn read_into(&self, values: &mut [T]) -> Result<(), TextureError> {
+        self.read_region_into(self.region(), values)
+    }
+
+    /// Reads the texels of a region into `values`, as [`DeviceTexture::read_into`].
+    ///
+    /// # Errors
+    /// As [`DeviceTexture::read_into`], and [`TextureError::OutOfRange`].
+    pub fn read_region_into(
+        &self,
+        region: impl Into<TextureRegion>,
+        values: &mut [T],
+    ) -> Result<(), TextureError> {
+        let region = self.readable(region.into())?;
+        let texels = self.counted(READ, region, values.len())?;
+        let _span = span!("read", bytes = texels * size_of::<T>() as u64);
+        if texels == 0 {
+            return Ok(());
+        }
+        let bands = self.bands(region, PIECE);
+        let read: Result<(), ReadError> =
+            host_memory::overwritten(READ, bytemuck::cast_slice_mut(values), |to| {
+                receive::receive_texels(&self.shared, READ, bands, to)
+            });
+        Ok(read?)
+    }
+
+    /// The region, if it is within the texture and this thread may wait for its texels.
+    fn readable(&self, region: TextureRegion) -> Result<TextureRegion, TextureError> {
+        let region = self.checked(READ, region)?;
+        let submissions = &self.shared.device.submissions;
+        (submissions.may_wait(READ, AWAIT_READ))
+            .map_err(|error| ReadError::from(Arc::new(error)))?;
+        Ok(region)
+    }
+
+    /// The texels of a region, for which there are so many values.
+    ///
+    /// # Errors
+    /// [`TextureError::Count`].
+    fn counted(
+        &self,
+        what: &'static str,
+        region: TextureRegion,
+        values: usize,
+    ) -> Result<u64, TextureError> {
+        let texels = region.texels();
+        match values as u64 == texels {
+            true => Ok(texels),
+            false => Err(TextureError::Count {
+                what,
+                values: values as u64,
+                texels,
+                region,
+            }),
+        }
     }
 
     /// Starts reading the texels of a region and returns at once. The region goes through a single staging buffer.
@@ -96,7 +150,7 @@ impl<T: Pod> DeviceTexture<T> {
     /// [`MemoryError::OutOfMemory`] where there is no room for staging memory; [`MemoryError::Execution`] when the device is
     /// gone or refused the batch.
     pub fn read_back(&self, region: impl Into<TextureRegion>) -> Result<ReadBack<T>, TextureError> {
-        let region = self.checked("read", region.into())?;
+        let region = self.checked(READ, region.into())?;
         let device = &self.shared.device;
         let Some(band) = self.bands(region, u64::MAX).next() else {
             return Ok(ReadBack::ready(device, Vec::new()));

@@ -34,7 +34,14 @@ const ROOMS: [(&str, &[&str]); 13] = [
 ];
 
 /// The files below all rooms, and the single file above all rooms that may be named everywhere.
-const EVERYWHERE: [&str; 5] = ["clock", "error_text", "extensions", "guard", "span"];
+const EVERYWHERE: [&str; 6] = [
+    "clock",
+    "error_text",
+    "extensions",
+    "guard",
+    "span",
+    "template",
+];
 
 /// The rooms of public modules and names called otherwise than the room.
 const ALIASES: [(&str, &str); 12] = [

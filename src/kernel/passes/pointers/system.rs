@@ -41,7 +41,7 @@ use super::rewrite::Rewriter;
 use crate::addresses::live_posts::{LIVE_FACTORS, LIVE_LOCKS, LIVE_POSTS};
 use crate::device::fence;
 use crate::kernel::passes::code::Emitter;
-use crate::kernel::template::Template;
+use crate::template::Template;
 
 const TEXT: &str = include_str!("../../../../shaders/system.wgsl");
 const THERE: &str = include_str!("../../../../shaders/system_there.wgsl");

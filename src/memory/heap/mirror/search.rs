@@ -5,12 +5,11 @@ use std::ops::Range;
 use super::PAGE;
 use super::buffers::CHUNK;
 use super::down::FEW;
+pub(super) use crate::addresses::page_search::Mode;
+use crate::addresses::page_search::{self, ROW, TOGETHER};
 use crate::device::DeviceShared;
 use crate::memory::heap::HeapError;
 
-const SOURCE: &str = include_str!("../../../../shaders/heap_diff.wgsl");
-/// `ROW` of `shaders/heap_diff.wgsl`.
-const ROW: u64 = 32_768;
 /// The most pages of an upload: as many as a chunk has, and at most so many work-groups are in a row of a grid.
 pub(super) const LISTED: usize = (CHUNK / PAGE) as usize;
 /// Bytes of a page's sums.
@@ -18,17 +17,6 @@ pub(super) const SUMS: u64 = 16;
 /// Keys of the sums: one for each half word of a page, and one more for each further sum.
 const KEYS: usize = PAGE as usize / 2 + 4;
 
-/// `mode` of `shaders/heap_diff.wgsl`.
-#[derive(Clone, Copy)]
-pub(super) enum Mode {
-    /// Finds the changed pages among the listed ones.
-    Find = 1,
-    /// Takes note of the listed pages as they are.
-    Learn = 2,
-}
-
-/// `TOGETHER` of `shaders/heap_diff.wgsl`.
-const TOGETHER: u64 = 4;
 /// Words of a segment's list: the mode and the pages.
 pub(super) const LISTED_WORDS: u64 = 1 + LISTED as u64;
 
@@ -123,7 +111,7 @@ pub(super) fn lists(step: u64, pages: &[u64]) -> (Vec<(usize, Range<u64>)>, Vec<
 fn diff_pipeline(device: &wgpu::Device) -> wgpu::ComputePipeline {
     let module = device.create_shader_module(wgpu::ShaderModuleDescriptor {
         label: Some("tombolo heap diff"),
-        source: wgpu::ShaderSource::Wgsl(SOURCE.into()),
+        source: wgpu::ShaderSource::Wgsl(page_search::source().into()),
     });
     device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
         label: Some("tombolo heap diff"),
