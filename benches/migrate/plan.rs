@@ -29,11 +29,7 @@ struct Row {
 }
 
 fn want(index: u32, range: std::ops::Range<u64>, access: Access) -> Result<Want, Error> {
-    Ok(Want {
-        place: Place::new(index)?,
-        range,
-        access,
-    })
+    Ok(Want::new(Place::new(index)?, range, access))
 }
 
 /// Device 1 has all of it, another device every other range, the host nothing.

@@ -28,7 +28,6 @@ pub(crate) use text::{faults, plain_name, rust_text, wgsl_text};
 /// How a Rust structure lies in memory; made by [`layout_of!`](crate::layout_of) or
 /// [`shared!`](crate::shared), compared by [`Program::check_layout`](crate::Program::check_layout).
 #[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
 pub struct RustLayout {
     /// The name of the structure.
     pub name: &'static str,
@@ -38,24 +37,10 @@ pub struct RustLayout {
     pub align: usize,
     /// The fields, in the order of their listing.
     pub fields: &'static [RustField],
-}
-
-impl RustLayout {
-    /// What the macros make of a structure.
+    /// The macros make layouts in the crates of programs, where nobody makes a `#[non_exhaustive]` structure, nor calls a
+    /// function with a list that has to be a constant. This field says that nobody else is to make layouts.
     #[doc(hidden)]
-    pub const fn of(
-        name: &'static str,
-        size: usize,
-        align: usize,
-        fields: &'static [RustField],
-    ) -> Self {
-        Self {
-            name,
-            size,
-            align,
-            fields,
-        }
-    }
+    pub made_by_macros: (),
 }
 
 /// One field of a [`RustLayout`].
@@ -257,15 +242,16 @@ macro_rules! layout_of {
         const {
             // Refused by the compiler where a field is left out.
             let _: fn($ty) = |whole| { let $ty { $($field: _),* } = whole; };
-            $crate::kernel::RustLayout::of(
-                ::core::stringify!($ty),
-                ::core::mem::size_of::<$ty>(),
-                ::core::mem::align_of::<$ty>(),
-                &[$($crate::layout_of!(
+            $crate::kernel::RustLayout {
+                name: ::core::stringify!($ty),
+                size: ::core::mem::size_of::<$ty>(),
+                align: ::core::mem::align_of::<$ty>(),
+                made_by_macros: (),
+                fields: &[$($crate::layout_of!(
                     @field $ty, $field, $crate::layout_of!(@member $field $($member)?),
                     [$($nested $({ $($inner)* })?)?]
                 )),*],
-            )
+            }
         }
     };
 }
@@ -312,11 +298,12 @@ macro_rules! shared {
         }
 
         impl $crate::kernel::HostShareable for $name {
-            const LAYOUT: $crate::kernel::RustLayout = $crate::kernel::RustLayout::of(
-                ::core::stringify!($name),
-                ::core::mem::size_of::<$name>(),
-                ::core::mem::align_of::<$name>(),
-                &[$({
+            const LAYOUT: $crate::kernel::RustLayout = $crate::kernel::RustLayout {
+                name: ::core::stringify!($name),
+                size: ::core::mem::size_of::<$name>(),
+                align: ::core::mem::align_of::<$name>(),
+                made_by_macros: (),
+                fields: &[$({
                     #[allow(unused_imports)]
                     use $crate::__private::NoLayout as _;
                     $crate::kernel::RustField::of(
@@ -327,7 +314,7 @@ macro_rules! shared {
                         $crate::__private::MaybeNested::<$ty>::LAYOUT,
                     )
                 }),*],
-            );
+            };
         }
 
         $crate::__collect_shared!($name);

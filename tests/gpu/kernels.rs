@@ -154,10 +154,10 @@ fn kernels_and_modules_are_cached(f: &Fixture) {
     let second = context.device_at(f.index).unwrap();
     let program = Program::new("median.wgsl", MEDIAN).unwrap();
     let seven = || Constants::new().set("N", 7u32);
-    let counts = |hits, misses, entries| CacheCounts {
-        hits,
-        misses,
-        entries,
+    let counts = |hits, misses, entries| {
+        let mut counts = CacheCounts::default();
+        (counts.hits, counts.misses, counts.entries) = (hits, misses, entries);
+        counts
     };
     for _ in 0..10 {
         first.kernel(&program, "main", &seven()).unwrap();

@@ -44,7 +44,7 @@ pub fn is_of(kernel: &Kernel, run: &SystemRun, tier: SystemTier) -> bool {
     let is_live = run.tier == Some(SystemTier::Live) && run.launches == 1;
     match tier {
         SystemTier::Live => is_live || is_rationed && run.tier == Some(SystemTier::Sliced),
-        SystemTier::Sliced => run.tier == Some(tier),
+        _ => run.tier == Some(tier),
     }
 }
 

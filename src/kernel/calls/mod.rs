@@ -19,6 +19,7 @@ pub(crate) mod leaves;
 pub(crate) mod padding_lanes;
 pub(crate) mod prelude;
 pub(crate) mod printed;
+pub(crate) mod service_numbers;
 pub(crate) mod signature;
 mod subgroups;
 pub(crate) mod texts;

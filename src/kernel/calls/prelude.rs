@@ -1,12 +1,21 @@
-//! Constants and structures of the runtime's functions: the parts of `shaders/services.wgsl` that a
-//! program mentions without a declaration of its own are appended to the program.
+//! Constants and structures of the runtime's functions: the numbers of [`service_numbers`] and the parts of
+//! `shaders/services.wgsl` that a program mentions without a declaration of its own are appended to the program.
 
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
-use super::Signature;
+use super::{Signature, service_numbers};
 use crate::kernel::token::TokenStream;
+use crate::template::Template;
 
-pub(crate) const TEXT: &str = include_str!("../../../shaders/services.wgsl");
+/// All declarations, in WGSL.
+pub(crate) static TEXT: LazyLock<String> = LazyLock::new(|| {
+    let constants =
+        service_numbers::all().map(|(name, number)| format!("const {name} = {number}u;\n"));
+    let structures = Template::new(include_str!("../../../shaders/services.wgsl"))
+        .set("block_words", service_numbers::FILE_BLOCK_BYTES / 4);
+    constants.chain([structures.fill()]).collect()
+});
 
 /// A declaration of the prelude.
 struct Item<'a> {
@@ -59,7 +68,7 @@ pub(crate) fn needed<'s>(
             mentioned.extend((0..stream.len()).map(|at| stream.text(at).to_owned()));
         }
     }
-    let prelude = TokenStream::new(TEXT);
+    let prelude = TokenStream::new(&TEXT);
     let mut text = String::new();
     for item in items(&prelude) {
         if mentioned.contains(item.name) && !declares(program, item.name) {
@@ -98,7 +107,7 @@ mod tests {
 
     #[test]
     fn all_of_it_is_wgsl() {
-        let stream = TokenStream::new(TEXT);
+        let stream = TokenStream::new(&TEXT);
         let items = items(&stream);
         assert_eq!(items.len(), 49);
         let all: String = items

@@ -8,6 +8,7 @@ use std::sync::Mutex;
 use super::folder::{Dir, open_folder};
 use super::slab::MOST;
 use super::streams::Stream;
+use crate::kernel::calls::service_numbers::{FILE_STDERR, FILE_STDIN, FILE_STDOUT};
 use crate::rpc::ServiceError;
 
 /// The rights of kernels below a folder.
@@ -145,19 +146,19 @@ impl FileAccess {
     /// The source of kernels' reads from handle 0. A server thread waits until there is something, and stopping the
     /// services waits for the thread.
     pub fn stdin(mut self, input: impl Read + Send + 'static) -> Self {
-        self.streams[0] = Some(Stream::Input(Mutex::new(Box::new(input))));
+        self.streams[FILE_STDIN as usize] = Some(Stream::Input(Mutex::new(Box::new(input))));
         self
     }
 
     /// The target of kernels' writes by handle 1.
     pub fn stdout(mut self, output: impl Write + Send + 'static) -> Self {
-        self.streams[1] = Some(Stream::Output(Mutex::new(Box::new(output))));
+        self.streams[FILE_STDOUT as usize] = Some(Stream::Output(Mutex::new(Box::new(output))));
         self
     }
 
     /// The target of kernels' writes by handle 2.
     pub fn stderr(mut self, output: impl Write + Send + 'static) -> Self {
-        self.streams[2] = Some(Stream::Output(Mutex::new(Box::new(output))));
+        self.streams[FILE_STDERR as usize] = Some(Stream::Output(Mutex::new(Box::new(output))));
         self
     }
 

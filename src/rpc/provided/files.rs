@@ -23,11 +23,12 @@ use super::texts::Texts;
 use super::{narrow, wide};
 use crate::device::wait::lock;
 use crate::kernel::calls::printed::{PrintValues, printed};
+use crate::kernel::calls::service_numbers::{FILE_BLOCK_BYTES, FILE_CURRENT, FILE_END, FILE_START};
 use crate::memory::Ptr;
 use crate::rpc::HostServicesBuilder;
 
 /// Bytes of a block.
-pub(super) const BLOCK: usize = 256;
+pub(super) const BLOCK: usize = FILE_BLOCK_BYTES as usize;
 
 /// `FileBlock` in WGSL.
 #[repr(C)]
@@ -327,9 +328,9 @@ impl Files {
         let open = self.file(file)?;
         let mut cursor = lock(&open.cursor);
         let base = match from {
-            0 => 0,
-            1 => *cursor,
-            2 => open.size()?,
+            FILE_START => 0,
+            FILE_CURRENT => *cursor,
+            FILE_END => open.size()?,
             _ => return Err(FileStatus::BadMode),
         };
         let at = base.checked_add_signed(offset);

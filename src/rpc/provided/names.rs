@@ -17,6 +17,7 @@ use super::folder::{self, Dir, Kind};
 use super::narrow;
 use super::status::FileStatus;
 use super::texts::LENGTH;
+use crate::kernel::calls::service_numbers::{FILE_IS_FILE, FILE_IS_FOLDER, FILE_IS_OTHER};
 use crate::rpc::HostServicesBuilder;
 
 /// `FileMetadata` in WGSL: status, kind, bytes, and time.
@@ -157,9 +158,9 @@ impl Files {
         let modified = narrow(since.map_or(0, |since| since.as_nanos() as u64));
         let bytes = narrow(found.bytes);
         let kind = match found.kind {
-            Kind::File => 1,
-            Kind::Folder => 2,
-            Kind::Other => 3,
+            Kind::File => FILE_IS_FILE,
+            Kind::Folder => FILE_IS_FOLDER,
+            Kind::Other => FILE_IS_OTHER,
         };
         Ok([
             FileStatus::Ok.code(),

@@ -10,13 +10,10 @@ use super::quota::Quota;
 use super::status::FileStatus;
 use super::streams::Stream;
 use crate::device::wait::lock;
-
-pub(super) const READ: u32 = 1;
-pub(super) const WRITE: u32 = 2;
-pub(super) const APPEND: u32 = 4;
-pub(super) const CREATE: u32 = 8;
-pub(super) const TRUNCATE: u32 = 16;
-pub(super) const NEW: u32 = 32;
+pub(super) use crate::kernel::calls::service_numbers::{
+    FILE_APPEND as APPEND, FILE_CREATE as CREATE, FILE_NEW as NEW, FILE_READ as READ,
+    FILE_TRUNCATE as TRUNCATE, FILE_WRITE as WRITE,
+};
 
 /// `FileReply` and `FileHandle` in WGSL.
 pub(super) type Reply = [u32; 2];

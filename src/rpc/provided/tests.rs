@@ -106,7 +106,7 @@ fn words(bytes: &[u8]) -> Vec<u32> {
 
 #[test]
 fn numbers_are_those_of_the_prelude() {
-    let text = crate::kernel::calls::prelude::TEXT;
+    let text = &crate::kernel::calls::prelude::TEXT;
     let constants: HashMap<&str, u32> = text
         .lines()
         .filter_map(|line| {
