@@ -1,4 +1,4 @@
-//! What is known of an adapter before a device is opened.
+//! Properties of an adapter before a device is opened.
 
 use std::fmt;
 
@@ -16,12 +16,12 @@ pub struct AdapterDescription {
     pub device_type: wgpu::DeviceType,
     /// The driver's name and version, as far as known.
     pub driver: String,
-    /// The address on the PCI bus, where the backend tells. On Vulkan it tells two cards of one name apart; Direct3D 12
-    /// gives cards of one kind the address of the first.
+    /// The address on the PCI bus, where the backend tells. On Vulkan two cards of the same name have different
+    /// addresses; Direct3D 12 gives all cards of a kind the address of the first.
     pub pci_address: Option<String>,
 }
 
-/// For people: number, name, backend, kind, and what else is known, as
+/// For people: number, name, backend, kind, and further known properties, as
 /// `1: NVIDIA H200 (Vulkan, discrete GPU, 570.86.15, 0000:1b:00.0)`.
 impl fmt::Display for AdapterDescription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

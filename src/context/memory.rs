@@ -17,8 +17,8 @@ impl Context {
         self.shared.extensions.heap.heap()
     }
 
-    /// A buffer of `len` zeroed values for every device of this context, as [`Device::zeroed`](crate::Device::zeroed) is
-    /// for one device. Nothing is allocated before the first command using the buffer.
+    /// A buffer of `len` zeroed values for every device of this context; for a single device there is
+    /// [`Device::zeroed`](crate::Device::zeroed). Nothing is allocated before the first command using the buffer.
     ///
     /// # Errors
     /// [`BufferError::ZeroSized`].
@@ -35,7 +35,7 @@ impl Context {
         self.zeroed(len)
     }
 
-    /// As [`Context::zeroed`], and says where its bytes are to live.
+    /// As [`Context::zeroed`], with a place for the bytes.
     ///
     /// # Errors
     /// As [`Context::zeroed`].
@@ -48,7 +48,7 @@ impl Context {
     }
 
     /// A buffer with a copy of `values`, in memory of the host until used by a device.
-    /// [`Device::buffer_from`](crate::Device::buffer_from) makes one for a single device.
+    /// [`Device::buffer_from`](crate::Device::buffer_from) makes a buffer for a single device.
     ///
     /// # Errors
     /// As [`Context::zeroed`], and [`BufferError::Memory`] where the host has no memory for the copy.
@@ -59,7 +59,7 @@ impl Context {
         self.buffer_from_vec(host_memory::copied("a buffer", values)?)
     }
 
-    /// A buffer that takes `values` as its memory on the host, without a copy.
+    /// A buffer with `values` as memory on the host, taken without a copy.
     ///
     /// # Errors
     /// As [`Context::zeroed`].
@@ -70,7 +70,7 @@ impl Context {
         self.buffer_from_vec_with(values, Placement::Auto)
     }
 
-    /// As [`Context::buffer_from_vec`], and says where the bytes are to live.
+    /// As [`Context::buffer_from_vec`], with a place for the bytes.
     ///
     /// # Errors
     /// As [`Context::zeroed`].
@@ -92,12 +92,12 @@ impl Context {
     /// the values see the same memory. The allocation has to live as long as launches use the buffer.
     ///
     /// # Errors
-    /// [`BufferError::Heap`] where the values do not lie in one live allocation; [`BufferError::ZeroSized`].
+    /// [`BufferError::Heap`] where the values do not lie in a single live allocation; [`BufferError::ZeroSized`].
     pub fn buffer_in<T: Pod>(&self, ptr: Ptr<T>, len: usize) -> Result<Buffer<T>, BufferError> {
         Buffer::in_heap(&self.shared.extensions, self.heap()?, ptr, len)
     }
 
-    /// `len` zeroed values in memory from which devices copy, and to which they copy, without staging memory.
+    /// `len` zeroed values in memory for copies by devices, in both directions, without staging memory.
     ///
     /// # Errors
     /// As [`PinnedVec::zeroed`].

@@ -1,18 +1,19 @@
-//! The second queue of a device, which joins the context as any device does.
+//! The second queue of a device, a device of the context like any other.
 
 use super::join_heap;
 use crate::device::{Device, DeviceError};
 
 impl Device {
-    /// Another device on the same card, with a queue of its own: kernels of both run at the same time, and a kernel that
-    /// stays on one, as a server's does, does not keep launches on the other waiting. All calls give the same device.
+    /// Another device on the same card, with a queue of its own: kernels of both devices run at the same time, and a
+    /// kernel staying on one device, such as a server's, does not keep launches on the other waiting. All calls give the
+    /// same device.
     ///
-    /// There is one with NVIDIA's driver, on cards with a family of queues that computes and does not draw
-    /// ([`Device::has_second_queue`]); drivers of other makers were not tried. The queue computes alone: on
-    /// [`Device::raw`] of the second device begin no render pass, and give a surface to neither of the two. A function of the host that
-    /// serves a kernel of one of the two waits for neither ([`ExecutionError::InHandler`](crate::device::ExecutionError::InHandler)). Apart from the common card the two are two devices:
-    /// each has its own buffers, kernels and order of commands; [`Buffer`](crate::Buffer)s of the context move between them,
-    /// and the heap is seen by both.
+    /// NVIDIA's driver has a second queue, on cards with a family of queues for computing alone
+    /// ([`Device::has_second_queue`]); drivers of other makers were not tried. On [`Device::raw`] of the second device
+    /// begin no render pass, and give a surface to neither of the two. A function of the host serving a kernel of either
+    /// device waits for neither ([`ExecutionError::InHandler`](crate::device::ExecutionError::InHandler)). Apart from
+    /// the common card the two are two devices, each with buffers, kernels and an order of commands of its own;
+    /// [`Buffer`](crate::Buffer)s of the context move between the two, and the heap is seen by both.
     ///
     /// # Errors
     /// [`DeviceError::SecondQueue`] where there is none, also on the second queue itself; [`DeviceError::Open`].

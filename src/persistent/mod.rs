@@ -24,7 +24,7 @@
 //! that have not begun, nor about two side by side; a started work-group goes on running. A kernel
 //! waiting for a server on another device waits for another queue, the only exception. The probe tests whether a
 //! running kernel and the host see each other's writes, both ways; with visibility calls are live, without calls travel
-//! in slices. ARCHITECTURE.md (*Forward progress*) has the list, and what holds on a GPU.
+//! in slices. `docs/servers.md` has the list, and what holds on a GPU.
 //!
 //! The polling kernel around the handlers is written by `kernel::server`, the protocol and the layout of ports are
 //! those of calls in the other direction (`rpc::port`), with the roles exchanged. This module uses the launch module;

@@ -74,6 +74,20 @@ fn pages_everywhere_are_found() {
     }
 }
 
+/// Bytes of ARCHITECTURE.md at most: a map is read in one sitting. Reasons go to the head of a module, tables to a page of
+/// `docs/`.
+const MAP_BYTES: u64 = 14 << 10;
+
+#[test]
+fn the_map_stays_a_map() {
+    let root = Workspace::find().unwrap().root().to_path_buf();
+    let bytes = fs::metadata(root.join("ARCHITECTURE.md")).unwrap().len();
+    assert!(
+        bytes <= MAP_BYTES,
+        "ARCHITECTURE.md has {bytes} bytes, more than {MAP_BYTES}: move details to a page below docs/"
+    );
+}
+
 #[test]
 fn blocks_are_no_prose() {
     let page = "a\n```sh\nb\n```\nc\n  ```toml\n  d\n  ```\ne";
