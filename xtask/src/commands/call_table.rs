@@ -30,13 +30,13 @@ const STATUSES: [(&str, &str, Prefix, &str); 3] = [
         "Statuses of calls",
     ),
     (
-        "src/rpc/provided/status.rs",
+        "src/kernel/calls/service_numbers.rs",
         "FileStatus",
         Prefix::Written,
         "Statuses of files and texts",
     ),
     (
-        "src/rpc/provided/status.rs",
+        "src/kernel/calls/service_numbers.rs",
         "FreeStatus",
         Prefix::Written,
         "Statuses of memory",
@@ -69,6 +69,7 @@ const ERRORS: [(&str, &str, &[&str], &str); 7] = [
         &[
             "NoServices",
             "OtherServices",
+            "TwoCallees",
             "NeedsLiveMemory",
             "WaitsForItself",
             "ServerOutOfReach",

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use crate::workspace::Workspace;
 
 /// Errors without a conversion, and why.
-const APART: [(&str, &str); 3] = [
+const APART: [(&str, &str); 4] = [
     ("Error", "the one for all itself"),
+    ("PointerError", "a fault of a pass, told as a `KernelError`"),
     (
         "PointerErrorKind",
         "a fault of a pass, told as a `KernelError`",
