@@ -16,6 +16,7 @@ use crate::kernel::layout::TypeLayout;
 
 /// A structure declared by [`shared!`](crate::shared), as the linker collects them.
 #[doc(hidden)]
+#[derive(Debug)]
 pub struct SharedStructure {
     // The name of a type is no constant yet, but a function returning the name is.
     type_name: fn() -> &'static str,
