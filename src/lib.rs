@@ -222,7 +222,7 @@
 #![recursion_limit = "256"]
 // docs.rs documents with a nightly compiler, which notes at each item the feature without which the item is missing.
 #![cfg_attr(docsrs, feature(doc_cfg))]
-#![warn(missing_docs)]
+#![warn(missing_debug_implementations, missing_docs)]
 #![deny(unsafe_code)]
 
 mod addresses;

@@ -48,6 +48,7 @@
 
 // docs.rs documents with a nightly compiler, which notes at each item the feature without which the item is missing.
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![warn(missing_debug_implementations)]
 
 mod compile;
 mod exec;

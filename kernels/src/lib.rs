@@ -41,7 +41,7 @@
 //! "Parallel scan for stream architectures", 2009, call the scheme reduce-then-scan). Loops have constant bounds: adapters with
 //! a loop budget are spared the loop guard.
 
-#![warn(missing_docs)]
+#![warn(missing_debug_implementations, missing_docs)]
 #![deny(unsafe_code)]
 
 mod carries;

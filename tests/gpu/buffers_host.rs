@@ -124,15 +124,14 @@ fn a_slice_borrowed_for_writing_is_touched_whole(f: &Fixture) {
         let mut mapped = buffer.map_mut(100..400).unwrap();
         mapped[..=4].fill(9);
         expected[100..105].fill(9);
-        assert_eq!(mapped.touched(), [0..5]);
+        assert!(mapped.touched().iter().eq([&(0..5)]));
         // To look is not to touch.
         assert_eq!(mapped.iter().max(), expected[100..400].iter().max());
-        assert_eq!(mapped.touched(), [0..5]);
+        assert!(mapped.touched().iter().eq([&(0..5)]));
         mapped.sort_unstable();
         expected[100..400].sort_unstable();
         assert_eq!(*mapped, expected[100..400]);
-        assert_eq!(mapped.touched().len(), 1);
-        assert_eq!(mapped.touched()[0], 0..300);
+        assert!(mapped.touched().iter().eq([&(0..300)]));
         mapped.unmap().unwrap();
         assert_eq!(buffer.read().unwrap(), expected);
         // Dropped, by a slice of the whole.
