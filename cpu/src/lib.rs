@@ -28,9 +28,14 @@
 //!   754, with subnormal numbers, rounded after each operation; nothing is fused but `fma`. The functions of WGSL stay within
 //!   WGSL's accuracy table.
 //! - **Progress**: work-groups waiting for other work-groups of their dispatch by atomic operations do not wait in vain, also on
-//!   a single thread: a waiting work-group lets the others run. Invocations of a work-group run one after the other, each up to a
-//!   barrier or the end: invocations wait for each other at barriers only.
-//! - **Ends**: a queue dropped while a kernel runs waits for the kernel for some seconds, then tells the kernel to stop. A kernel
+//!   a single thread: a waiting work-group lets the others run. The promise has a limit: 4,096 work-groups wait on each thread of
+//!   [`Options::threads`] at most, and no others begin there until one of them goes on. So the work-groups of a dispatch that
+//!   all need each other must be no more than 4,096 for each thread; others wait for ever, or until they are stopped.
+//!   Invocations of a work-group run one after the other, each up to a barrier or the end: invocations wait for each other at
+//!   barriers only.
+//! - **Ends**: a dispatch can be stopped, also by a time limit, and the device lives on ([`Device::stop_behind`]). A queue dropped
+//!   while a kernel runs waits for the kernel for some seconds, then tells the kernel to stop. Kernels look whether to stop in
+//!   loops whose number of passes is not known when the kernel is compiled, and threads do between two work-groups. A kernel
 //!   touching missing memory, where bounds are not checked, loses the device, not the process; [`Device::loss`] says why.
 //! - Missing **memory** is an error.
 //!
@@ -66,8 +71,9 @@ pub mod texel;
 
 pub use compile::store::{KernelCounts, KernelDataError};
 pub use exec::loss::Loss;
+pub use exec::stop::StopState;
 pub use hal::{
     Absent, Adapter, Api, BindGroup, BindGroupLayout, Buffer, CommandBuffer, CommandEncoder,
     ComputePipeline, Device, Fence, Instance, Loan, Options, PipelineCache, PipelineLayout,
-    QuerySet, Queue, Sampler, ShaderModule, Texture, TextureView,
+    QuerySet, Queue, Sampler, ShaderModule, Stop, Texture, TextureView,
 };

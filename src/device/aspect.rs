@@ -52,6 +52,8 @@ pub enum Aspect {
     PrivateAlloca,
     /// GPU time of launches by timestamps. SYCL: `queue_profiling`.
     TimestampQueries,
+    /// Launches can be cancelled, and have deadlines ([`Event::cancel`](crate::Event::cancel)).
+    Cancellation,
     /// Compiled pipelines can be stored and reused by a later process.
     PipelineCache,
     /// Modules compiled ahead of time (SPIR-V, MSL, HLSL, DXIL) can be passed through to the driver.
@@ -79,6 +81,7 @@ impl Aspect {
         Aspect::UnboundedLoops,
         Aspect::PrivateAlloca,
         Aspect::TimestampQueries,
+        Aspect::Cancellation,
         Aspect::PipelineCache,
         Aspect::PassthroughShaders,
     ];
@@ -104,6 +107,7 @@ impl Aspect {
             Self::UnboundedLoops => "unbounded_loops",
             Self::PrivateAlloca => "private_alloca",
             Self::TimestampQueries => "timestamp_queries",
+            Self::Cancellation => "cancellation",
             Self::PipelineCache => "pipeline_cache",
             Self::PassthroughShaders => "passthrough_shaders",
         }
@@ -131,7 +135,8 @@ impl Aspect {
             | Self::HostImport
             | Self::SystemAllocations
             | Self::UnboundedLoops
-            | Self::PrivateAlloca => None,
+            | Self::PrivateAlloca
+            | Self::Cancellation => None,
         }
     }
 }
@@ -225,6 +230,16 @@ impl Capabilities {
                     self.private_memory_bytes
                 ),
             ),
+            Aspect::Cancellation => match self.stops_kernels() {
+                true => (
+                    true,
+                    "the embedded adapter stops kernels at a stop word".into(),
+                ),
+                false => (
+                    false,
+                    "the driver has no way to stop a kernel without losing the device".into(),
+                ),
+            },
             // Each remaining aspect is a wgpu feature and was answered above.
             Aspect::Fp16
             | Aspect::Fp64

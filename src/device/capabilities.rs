@@ -147,6 +147,14 @@ impl Capabilities {
         self.probe.loop_budget.measured() != Some(&None)
     }
 
+    /// Whether a running kernel can be stopped, and the device lives on.
+    pub(crate) fn stops_kernels(&self) -> bool {
+        #[cfg(embedded)]
+        return self.backend == super::embedded::BACKEND;
+        #[cfg(not(embedded))]
+        false
+    }
+
     /// Whether calls of kernels are served during launches.
     pub(crate) fn live_calls(&self) -> bool {
         // Metal promises to show memory to the other side between command buffers only, and has no fence that a

@@ -6,6 +6,7 @@
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(crate) use tombolo_cpu::Loan;
 
@@ -56,7 +57,7 @@ pub(super) async fn adapter_with(wanted: &EmbeddedOptions) -> Result<wgpu::Adapt
     }
     options.schedule = wanted.schedule.or(options.schedule);
     options.perf_map = wanted.perf_map.unwrap_or(options.perf_map);
-    options.coverage = wanted.coverage;
+    options.coverage |= wanted.coverage;
     let backends = wgpu::Backends::from(BACKEND);
     let adapters = instance_with(options).enumerate_adapters(backends).await;
     let adapter = adapters.into_iter().next();
@@ -201,6 +202,23 @@ pub(super) fn take_coverage(device: &wgpu::Device) -> Vec<tombolo_cpu::sanitizer
 pub(super) fn take_findings(device: &wgpu::Device) -> Vec<Finding> {
     // SAFETY: the hal device is only asked.
     unsafe { device.as_hal::<Api>() }.map_or_else(Vec::new, |hal| hal.take_findings())
+}
+
+/// A stop for the launch to be recorded behind the marker, with the time that its kernel has; `None` for other devices.
+///
+/// # Errors
+/// If the system has no thread to watch the time.
+pub(crate) fn stop(
+    device: &wgpu::Device,
+    limit: Option<Duration>,
+) -> std::io::Result<Option<(Arc<str>, tombolo_cpu::Stop)>> {
+    // SAFETY: the hal device is only asked.
+    let Some(hal) = (unsafe { device.as_hal::<Api>() }) else {
+        return Ok(None);
+    };
+    let marker = super::sanitizer::Findings::marker();
+    let stop = hal.stop_behind(&marker, limit)?;
+    Ok(Some((marker, stop)))
 }
 
 /// Has threads of a device of this adapter do `help` while their work-groups wait. Returns `false` for other devices, and

@@ -53,9 +53,9 @@ impl fmt::Display for EventStatus {
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum WaitError {
-    /// The deadline passed first. The command goes on; wait again to see its end.
+    /// The deadline passed first. The command goes on: wait again to see its end, or stop it by [`Event::cancel`].
     #[error(
-        "the deadline passed before the command was done; it goes on, wait again to see its end"
+        "the deadline passed before the command was done; it goes on: wait again to see its end, or cancel a launch"
     )]
     Deadline,
     /// The command failed.
@@ -73,7 +73,7 @@ const AWAIT: &str = "`.await` the event";
 /// The end of a command, as a value: wait, ask for the status, or `.await`.
 ///
 /// Waiting for an event first submits the batch of its command. Events are cheap to clone and may outlive everything
-/// but the device, kept alive by events. An event may be ignored: a failure of the command is also the answer of every
+/// but the device, kept alive by events. [`Event::cancel`] stops a launch. An event may be ignored: a failure of the command is also the answer of every
 /// read of the command's results.
 #[derive(Clone)]
 pub struct Event {
@@ -138,7 +138,8 @@ impl Event {
         self.wait_at_most(None)
     }
 
-    /// As [`Event::wait`], giving up after `timeout`.
+    /// As [`Event::wait`], giving up after `timeout`. The command goes on then: [`Event::cancel`] stops it, where the device can,
+    /// and [`Launch::deadline`](crate::Launch::deadline) does so by itself.
     ///
     /// # Errors
     /// [`WaitError::Deadline`] when the command was not done in time; the command goes on.

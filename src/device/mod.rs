@@ -5,6 +5,7 @@
 pub(crate) mod aspect;
 pub(crate) mod call_status;
 pub(crate) mod call_words;
+pub(crate) mod cancel;
 pub(crate) mod capabilities;
 pub(crate) mod completion_hook;
 #[cfg(embedded)]
@@ -63,6 +64,7 @@ use futures::FutureExt;
 
 pub use aspect::Aspect;
 pub use call_status::CallStatus;
+pub use cancel::{CancelError, Cancellation};
 pub use capabilities::Capabilities;
 pub use embedded_options::{EmbeddedOptions, SanitizerChecks};
 pub use error::DeviceError;

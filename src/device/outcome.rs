@@ -141,6 +141,27 @@ pub enum ExecutionError {
         /// The defects found, in the order of their occurrence.
         defects: Arc<[KernelDefect]>,
     },
+    /// The launch was cancelled by [`Event::cancel`](crate::Event::cancel): its kernel was stopped, or never begun. Memory has
+    /// what the kernel wrote until then.
+    #[error(
+        "kernel `{kernel}` was cancelled: what it wrote is unfinished; launch it again for results"
+    )]
+    Cancelled {
+        /// The kernel's entry point.
+        kernel: String,
+    },
+    /// The kernel ran for longer than [`Launch::deadline`](crate::Launch::deadline) allows, and was stopped. Memory has what the
+    /// kernel wrote until then.
+    #[error(
+        "kernel `{kernel}` was stopped at its deadline, {deadline:?} after its beginning: give it more time, or split the \
+         work over several launches"
+    )]
+    DeadlinePassed {
+        /// The kernel's entry point.
+        kernel: String,
+        /// The time that the launch had.
+        deadline: std::time::Duration,
+    },
     /// The launch read, or continued to write, a buffer left undefined by a failed launch.
     #[error("kernel `{kernel}` worked on the results of a failed launch: {cause}")]
     Inherited {
@@ -209,6 +230,8 @@ debug_by_text!(ExecutionError {
     Assertion,
     CallFailed,
     Sanitizer,
+    Cancelled,
+    DeadlinePassed,
     Inherited,
     Refused,
     InCallback,

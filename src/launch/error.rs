@@ -361,12 +361,36 @@ pub enum LaunchError {
         /// Bytes that can be had.
         limit: u64,
     },
-    /// wgpu refused a part of the launch.
+    /// The launch has a deadline, and the device's driver has no way to stop a kernel.
+    #[error(
+        "kernel `{kernel}` has a deadline, and {device} has no way to stop a kernel without losing the device: leave \
+         Launch::deadline out where Aspect::Cancellation is missing and bound the kernel's loops, or run it on the embedded \
+         adapter (WGPU_ADAPTER_NAME=embedded)"
+    )]
+    NoDeadline {
+        /// The entry point.
+        kernel: String,
+        /// The device's name.
+        device: String,
+    },
+    /// The launch may be cancelled, or has a deadline, but its kernel must not be stopped at any place: what it shares with the
+    /// host would be left in nobody's hands.
+    #[error(
+        "kernel `{kernel}` {what}, and cannot be stopped in the middle of that: leave Launch::cancellable and Launch::deadline \
+         out, and have the kernel ask by a call, or look at a word in live memory, whether to go on"
+    )]
+    NotCancellable {
+        /// The entry point.
+        kernel: String,
+        /// What the kernel does.
+        what: &'static str,
+    },
+    /// wgpu, or the system, refused a part of the launch.
     #[error("kernel `{kernel}`: the launch was refused: {message}")]
     Refused {
         /// The entry point.
         kernel: String,
-        /// wgpu's own words.
+        /// The words of wgpu, or of the system.
         message: String,
     },
     /// A buffer command of the launch failed.
@@ -506,6 +530,8 @@ debug_by_text!(LaunchError {
     Profiling,
     Kernel,
     PrintCapacity,
+    NoDeadline,
+    NotCancellable,
     Refused,
     Memory,
     Heap,

@@ -34,6 +34,7 @@ mod call_arguments;
 mod call_scalars;
 mod call_structures;
 mod callbacks;
+mod cancel;
 mod device_memory;
 mod devices;
 mod ended;
@@ -206,6 +207,7 @@ fn main() -> std::process::ExitCode {
         call_scalars::CASES,
         call_structures::CASES,
         callbacks::CASES,
+        cancel::CASES,
         ranges::launches::CASES,
         host_access::CASES,
         launch_checks::CASES,

@@ -9,6 +9,7 @@
 //! - [`copy`]: copies of many bytes.
 //! - [`fault`]: recovery from a kernel's access to forbidden memory.
 //! - [`float`]: rounding of floats on the threads of the host.
+//! - [`stop`]: the words that stop kernels; [`limit`]: time limits of dispatches.
 //! - [`loss`]: why a device was lost.
 
 pub(crate) mod copy;
@@ -16,9 +17,20 @@ mod fault;
 pub(crate) mod fiber;
 mod float;
 pub(crate) mod grid;
+pub(crate) mod limit;
 pub(crate) mod loss;
 pub(crate) mod pool;
 mod reduction;
 mod scratch;
+pub(crate) mod stop;
+#[cfg(all(test, not(miri)))]
+mod tests_loom;
+#[cfg(test)]
+mod tests_stop;
 pub(crate) mod timeline;
 pub(crate) mod times;
+
+/// For the files that loom runs: loom has its own.
+mod sync {
+    pub(super) use std::sync::{Arc, Mutex, MutexGuard, atomic};
+}

@@ -7,14 +7,12 @@
 use std::{
     collections::VecDeque,
     panic::AssertUnwindSafe,
-    sync::{
-        Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError,
-        atomic::{AtomicU32, Ordering},
-    },
+    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
 
 use super::{
+    limit::Stops,
     loss::{self, Loss},
     pool::{self, Pool},
 };
@@ -28,7 +26,7 @@ pub(crate) trait Work: Send + 'static {
     ///
     /// # Errors
     /// If the work cannot be done: the device is lost then.
-    fn run(&self, pool: Option<&Pool>, stop: &Arc<AtomicU32>) -> Result<(), Loss>;
+    fn run(&self, pool: Option<&Pool>, stops: &Stops) -> Result<(), Loss>;
 
     /// Reports the work as done.
     fn finish(self);
@@ -48,8 +46,7 @@ struct Shared<W> {
     next: Condvar,
     /// For the [`State::resting`] threads that wait for the end of a submission
     ended: Condvar,
-    /// Set when kernels are to stop
-    stop: Arc<AtomicU32>,
+    stops: Stops,
     loss: OnceLock<Loss>,
     pool: Arc<Pool>,
 }
@@ -121,10 +118,10 @@ impl<W: Work> Shared<W> {
 
     /// Runs a submission, with `busy` set to keep others from running.
     fn run(&self, work: W, pool: Option<&Pool>) {
-        let result = std::panic::catch_unwind(AssertUnwindSafe(|| work.run(pool, &self.stop)));
+        let result = std::panic::catch_unwind(AssertUnwindSafe(|| work.run(pool, &self.stops)));
         let loss = match result {
-            // A stopped kernel may have left work out.
-            Ok(Ok(())) if self.stop.load(Ordering::Relaxed) != 0 => Some(Loss::Dropped),
+            // Kernels told to stop may have left work out. A submission with dispatches stopped by themselves has run.
+            Ok(Ok(())) if self.stops.is_stopped() => Some(Loss::Dropped),
             Ok(Ok(())) => None,
             Ok(Err(loss)) => Some(loss),
             Err(panic) => Some(Loss::Panicked {
@@ -146,7 +143,7 @@ impl<W: Work> Shared<W> {
 
     /// Loses the device, with no work running: submissions in the line are given up.
     fn lose(&self, loss: Loss) {
-        self.stop.store(1, Ordering::Relaxed);
+        self.stops.stop_all();
         let mut state = self.lock();
         if self.loss.get().is_none() {
             log::error!("the device is lost: {loss}");
@@ -174,7 +171,7 @@ impl<W: Work> Timeline<W> {
                 }),
                 next: Condvar::new(),
                 ended: Condvar::new(),
-                stop: Arc::default(),
+                stops: Stops::default(),
                 loss: OnceLock::new(),
                 pool,
             }),
@@ -184,6 +181,11 @@ impl<W: Work> Timeline<W> {
     /// The threads of the queue's work.
     pub(crate) fn pool(&self) -> &Pool {
         &self.shared.pool
+    }
+
+    /// What stops the kernels of the queue.
+    pub(crate) fn stops(&self) -> &Stops {
+        &self.shared.stops
     }
 
     /// Why the device was lost, if so. Nothing of the device runs then.
@@ -274,7 +276,7 @@ impl<W: Work> Timeline<W> {
         let end = Instant::now().checked_add(limit);
         let mut state = self.shared.lock();
         if self.shared.pool.is_helping() {
-            self.shared.stop.store(1, Ordering::Relaxed);
+            self.shared.stops.stop_all();
             let given_up = std::mem::take(&mut state.line);
             drop(state);
             given_up.into_iter().for_each(W::give_up);
@@ -283,7 +285,7 @@ impl<W: Work> Timeline<W> {
         while state.busy || !state.line.is_empty() {
             let rest = end.and_then(|end| end.checked_duration_since(Instant::now()));
             let Some(rest) = rest else {
-                self.shared.stop.store(1, Ordering::Relaxed);
+                self.shared.stops.stop_all();
                 // Out of reach of the driver, otherwise about to begin the next.
                 let given_up = std::mem::take(&mut state.line);
                 while state.busy {
@@ -377,7 +379,7 @@ mod tests {
             self.is_small
         }
 
-        fn run(&self, _pool: Option<&Pool>, _stop: &Arc<AtomicU32>) -> Result<(), Loss> {
+        fn run(&self, _pool: Option<&Pool>, _stops: &Stops) -> Result<(), Loss> {
             let _ = self.begun.send(());
             let _ = self.may_end.recv_timeout(LIMIT);
             Ok(())
@@ -476,7 +478,7 @@ mod tests {
             self.0
         }
 
-        fn run(&self, _pool: Option<&Pool>, _stop: &Arc<AtomicU32>) -> Result<(), Loss> {
+        fn run(&self, _pool: Option<&Pool>, _stops: &Stops) -> Result<(), Loss> {
             let thread = std::fs::read_link("/proc/thread-self").unwrap();
             let _ = self.1.send(std::path::Path::new("/proc").join(thread));
             Ok(())

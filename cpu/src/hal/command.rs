@@ -2,7 +2,10 @@
 
 use std::{
     ops::Range,
-    sync::{Arc, atomic::AtomicU32},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -17,6 +20,7 @@ use crate::{
     exec::{
         copy::copy,
         grid::Dispatch,
+        limit::{Stoppable, Stops},
         loss::Loss,
         pool::Pool,
         timeline::Work,
@@ -43,6 +47,8 @@ pub(super) struct Bound {
     pub(super) immediates: Arc<[u32]>,
     /// The last debug marker
     pub(super) marker: Option<Arc<str>>,
+    /// What stops the dispatch, if it can be stopped by itself
+    pub(super) stop: Option<Arc<Stoppable>>,
 }
 
 // SAFETY: `buffers` point into memory kept alive by `groups` and accessible from any thread.
@@ -63,6 +69,8 @@ pub(super) enum Command {
     Dispatch(Arc<Bound>, [u32; 3]),
     /// The counts are at an offset of a buffer
     DispatchIndirect(Arc<Bound>, Buffer, u64),
+    /// The dispatches in front, of this stop, have ended
+    Over(Arc<Stoppable>),
     Timestamp(QuerySet, u32),
     ResetQueries(QuerySet, Range<u32>),
     CopyQueries {
@@ -78,6 +86,8 @@ pub(super) enum Command {
 #[derive(Clone, Debug, Default)]
 pub struct CommandBuffer {
     pub(super) commands: Arc<Vec<Command>>,
+    /// What stops dispatches among the commands
+    pub(super) stops: SmallVec<[Arc<Stoppable>; 1]>,
     /// Until the commands are in line
     pub(super) encoding: Option<Arc<Encoding>>,
 }
@@ -95,13 +105,14 @@ impl Command {
                 (is_bounded.then(|| bound.pipeline.times.estimate(groups, operations))).flatten()
             }
             Command::DispatchIndirect(..) => None,
-            Command::Timestamp(..) | Command::ResetQueries(..) | Command::CopyQueries { .. } => {
-                Some(QUERY)
-            }
+            Command::Timestamp(..)
+            | Command::ResetQueries(..)
+            | Command::CopyQueries { .. }
+            | Command::Over(_) => Some(QUERY),
         }
     }
 
-    fn run(&self, pool: Option<&Pool>, stop: &Arc<AtomicU32>) -> Result<(), Loss> {
+    fn run(&self, pool: Option<&Pool>, stops: &Stops) -> Result<(), Loss> {
         match self {
             Command::Clear(buffer, range) => {
                 if let Some((start, bytes)) = buffer.range(range.clone()) {
@@ -129,14 +140,18 @@ impl Command {
                 copy.run();
                 Ok(())
             }
-            Command::Dispatch(bound, count) => bound.run(*count, pool, stop),
+            Command::Dispatch(bound, count) => bound.run(*count, pool, stops),
             Command::DispatchIndirect(bound, buffer, offset) => {
                 let Some((start, _)) = buffer.range(*offset..*offset + 12) else {
                     return Ok(());
                 };
                 // SAFETY: the range lies in the buffer, and holds three numbers at any alignment.
                 let count = unsafe { start.cast::<[u32; 3]>().read_unaligned() };
-                bound.run(count, pool, stop)
+                bound.run(count, pool, stops)
+            }
+            Command::Over(stop) => {
+                stop.word.close();
+                Ok(())
             }
             Command::Timestamp(set, index) => {
                 set.write_timestamp(*index);
@@ -197,14 +212,29 @@ impl Bound {
             (Choice::Timed, _) => {
                 let begin = Instant::now();
                 let result = Pool::run_alone(dispatch, stop);
-                self.pipeline.times.note(groups, begin.elapsed());
+                // The time of a stopped dispatch says nothing of others.
+                if stop.load(Ordering::Relaxed) == 0 {
+                    self.pipeline.times.note(groups, begin.elapsed());
+                }
                 result
             }
             _ => Pool::run_alone(dispatch, stop),
         }
     }
 
-    fn run(&self, count: [u32; 3], pool: Option<&Pool>, stop: &Arc<AtomicU32>) -> Result<(), Loss> {
+    fn run(&self, count: [u32; 3], pool: Option<&Pool>, stops: &Stops) -> Result<(), Loss> {
+        stops.run(self.stop.as_deref(), |stop| {
+            self.run_until(count, pool, stop)
+        })
+    }
+
+    /// Runs a dispatch, until `stop` is set.
+    fn run_until(
+        &self,
+        count: [u32; 3],
+        pool: Option<&Pool>,
+        stop: &Arc<AtomicU32>,
+    ) -> Result<(), Loss> {
         if count.contains(&0) {
             return Ok(());
         }
@@ -254,18 +284,22 @@ impl Work for Submission {
         true
     }
 
-    fn run(&self, pool: Option<&Pool>, stop: &Arc<AtomicU32>) -> Result<(), Loss> {
+    fn run(&self, pool: Option<&Pool>, stops: &Stops) -> Result<(), Loss> {
         for command in self
             .buffers
             .iter()
             .flat_map(|buffer| buffer.commands.iter())
         {
-            command.run(pool, stop)?;
+            command.run(pool, stops)?;
         }
         Ok(())
     }
 
     fn finish(self) {
+        // Before anybody is told of the end: a told caller's stop comes too late.
+        for stop in self.buffers.iter().flat_map(|buffer| &buffer.stops) {
+            stop.word.close();
+        }
         drop(self.buffers);
         for (fence, value) in &self.fences {
             fence.signal(*value);
@@ -307,6 +341,7 @@ mod tests {
         let commands = vec![Command::Clear(buffer, 0..bytes); times];
         let buffer = CommandBuffer {
             commands: Arc::new(commands),
+            stops: SmallVec::new(),
             encoding: None,
         };
         Submission {
@@ -332,13 +367,13 @@ mod tests {
         // SAFETY: the bytes are not accessed otherwise before the loan is dropped.
         let (to, loan) = unsafe { Buffer::lend(address, 9, 1) };
         let copy = copy_to(&to);
-        copy.run(None, &Arc::default()).unwrap();
+        copy.run(None, &Stops::default()).unwrap();
         drop(loan);
         assert_eq!(bytes, [5, 5, 5, 5, 5, 5, 5, 5, 5, 7, 7, 7]);
         bytes.fill(9);
-        copy.run(None, &Arc::default()).unwrap();
+        copy.run(None, &Stops::default()).unwrap();
         let clear = Command::Clear(to, 0..12);
-        clear.run(None, &Arc::default()).unwrap();
+        clear.run(None, &Stops::default()).unwrap();
         assert_eq!(bytes, [9; 12]);
     }
 }

@@ -8,7 +8,7 @@ use wgpu_types as wgt;
 use super::{
     Absent, Api, BindGroup, BindGroupLayout, Buffer, CommandEncoder, ComputePipeline, DeviceResult,
     Fence, Options, PipelineCache, PipelineLayout, QuerySet, Queue, Sampler, ShaderModule, Texture,
-    TextureView, at_once::Unsent, command::Submission,
+    TextureView, at_once::Unsent, command::Submission, stop::Marked,
 };
 use crate::{
     compile::store::{KernelCounts, KernelDataError, Store},
@@ -21,6 +21,8 @@ pub(super) struct Shared {
     pub(super) timeline: Timeline<Submission>,
     /// Commands encoded and not in line
     pub(super) unsent: Unsent,
+    /// What stops dispatches behind debug markers
+    pub(super) marked: Marked,
     options: Arc<Options>,
     /// Compiled kernels
     store: Store,
@@ -36,6 +38,7 @@ impl Shared {
         Self {
             timeline: Timeline::new(Arc::new(Pool::new(threads))),
             unsent: Unsent::default(),
+            marked: Marked::default(),
             options,
             store: Store::default(),
             ledger: Arc::default(),
@@ -207,7 +210,10 @@ impl hal::Device for Device {
         _desc: &hal::CommandEncoderDescriptor<Queue>,
     ) -> DeviceResult<CommandEncoder> {
         self.check()?;
-        Ok(CommandEncoder::new(&self.shared.unsent))
+        Ok(CommandEncoder::new(
+            &self.shared.unsent,
+            &self.shared.marked,
+        ))
     }
 
     unsafe fn create_bind_group_layout(

@@ -12,9 +12,11 @@ use super::{
     at_once::{Encoding, Unsent},
     bind::Resource,
     command::{Bound, Command},
+    stop::Marked,
     texture::{CopyRows, Rows},
 };
 use crate::compile::{BindingUse, abi::BoundResource};
+use crate::exec::limit::Stoppable;
 
 /// Words of immediates in a pass.
 pub(super) const IMMEDIATE_WORDS: usize = 64;
@@ -26,6 +28,11 @@ pub struct CommandEncoder {
     pass: Pass,
     /// The last debug marker
     marker: Option<Arc<str>>,
+    /// What stops the dispatches behind that marker
+    stop: Option<Arc<Stoppable>>,
+    /// What stops dispatches among the commands
+    stops: SmallVec<[Arc<Stoppable>; 1]>,
+    marked: Marked,
     /// A dispatch was refused, and so are all commands
     refused: bool,
     unsent: Unsent,
@@ -48,8 +55,12 @@ struct Pass {
 }
 
 impl Pass {
-    /// The resources of a dispatch behind a debug marker.
-    fn bound(&mut self, marker: Option<&Arc<str>>) -> Option<Arc<Bound>> {
+    /// The resources of a dispatch behind a debug marker, with what stops the dispatch.
+    fn bound(
+        &mut self,
+        marker: Option<&Arc<str>>,
+        stop: Option<&Arc<Stoppable>>,
+    ) -> Option<Arc<Bound>> {
         if let Some(bound) = &self.bound {
             return Some(bound.clone());
         }
@@ -81,6 +92,7 @@ impl Pass {
                 .collect(),
             immediates: self.immediates.get_or_insert_with(zeros).clone(),
             marker: marker.cloned(),
+            stop: stop.cloned(),
         });
         self.bound = Some(bound.clone());
         Some(bound)
@@ -140,10 +152,11 @@ fn bound_resource(
 }
 
 impl CommandEncoder {
-    /// Whose encodings are counted by `unsent`.
-    pub(super) fn new(unsent: &Unsent) -> Self {
+    /// Whose encodings are counted by `unsent`, and whose dispatches behind markers `marked` stops.
+    pub(super) fn new(unsent: &Unsent, marked: &Marked) -> Self {
         Self {
             unsent: unsent.clone(),
+            marked: marked.clone(),
             ..Self::default()
         }
     }
@@ -173,7 +186,12 @@ impl CommandEncoder {
 
     /// The resources of a dispatch. wgpu-core rules out missing resources.
     fn bound(&mut self) -> Option<Arc<Bound>> {
-        let bound = self.pass.bound(self.marker.as_ref());
+        let bound = self.pass.bound(self.marker.as_ref(), self.stop.as_ref());
+        if let Some(stop) = &self.stop
+            && !self.stops.iter().any(|known| Arc::ptr_eq(known, stop))
+        {
+            self.stops.push(stop.clone());
+        }
         if self.pass.is_unsafe {
             log::error!(
                 "a kernel with several lanes is bound to a buffer that is not there as a whole"
@@ -193,6 +211,7 @@ impl hal::CommandEncoder for CommandEncoder {
 
     unsafe fn begin_encoding(&mut self, _label: hal::Label) -> DeviceResult<()> {
         self.commands.clear();
+        self.stops.clear();
         self.pass = Pass::default();
         self.encoding = Some(self.unsent.begin());
         Ok(())
@@ -200,6 +219,7 @@ impl hal::CommandEncoder for CommandEncoder {
 
     unsafe fn discard_encoding(&mut self) {
         self.commands.clear();
+        self.stops.clear();
         self.pass = Pass::default();
         self.refused = false;
         self.encoding = None;
@@ -210,17 +230,19 @@ impl hal::CommandEncoder for CommandEncoder {
         let encoding = self.encoding.take();
         if std::mem::take(&mut self.refused) {
             self.commands.clear();
+            self.stops.clear();
             return Err(hal::DeviceError::Unexpected);
         }
         Ok(CommandBuffer {
             commands: Arc::new(std::mem::take(&mut self.commands)),
+            stops: std::mem::take(&mut self.stops),
             encoding,
         })
     }
 
     unsafe fn reset_all<I>(&mut self, _command_buffers: I) {
         // Not where encoding begins: wgpu-core begins anew for each pass of an encoder.
-        self.marker = None;
+        (self.marker, self.stop) = (None, None);
     }
 
     unsafe fn transition_buffers<'a, T>(&mut self, _barriers: T)
@@ -333,6 +355,13 @@ impl hal::CommandEncoder for CommandEncoder {
 
     unsafe fn insert_debug_marker(&mut self, label: &str) {
         self.marker = Some(label.into());
+        let stop = self.marked.find(label);
+        let is_same = |a: &Arc<_>| stop.as_ref().is_some_and(|b| Arc::ptr_eq(a, b));
+        if let Some(over) = self.stop.take().filter(|old| !is_same(old)) {
+            // Whoever stops it later, in this submission, comes too late.
+            self.commands.push(Command::Over(over));
+        }
+        self.stop = stop;
         self.pass.bound = None;
     }
 

@@ -16,6 +16,7 @@ mod instance;
 mod pipeline;
 mod query;
 mod queue;
+mod stop;
 mod texture;
 
 use std::any::Any;
@@ -35,6 +36,7 @@ pub use instance::{Instance, Options};
 pub use pipeline::{ComputePipeline, PipelineCache, ShaderModule};
 pub use query::QuerySet;
 pub use queue::Queue;
+pub use stop::Stop;
 pub use texture::{Sampler, Texture, TextureView};
 
 /// The CPU as an API of wgpu-hal, to be named where wgpu asks for an API: `wgpu::Instance::from_hal::<tombolo_cpu::Api>`.

@@ -17,6 +17,7 @@ mod queue;
 mod reductions;
 mod sanitizer;
 mod schedules;
+mod stops;
 mod stretches;
 mod subgroups;
 mod textures;

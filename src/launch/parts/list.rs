@@ -8,8 +8,8 @@ use super::counter;
 use super::sanitizer;
 use super::{
     Ending, Ground, Identity, Inherits, Part, Places, Rank, Resource, Stop, Submission, arguments,
-    buffers, calls, globals, heap, memory, prints, scratch, staging, status, system, table, timing,
-    undo, waiting,
+    buffers, calls, cancel, globals, heap, memory, prints, scratch, staging, status, system, table,
+    timing, undo, waiting,
 };
 use crate::device::outcome::Outcome;
 use crate::device::queue::Recorder;
@@ -243,6 +243,7 @@ parts! {
     [] arguments: arguments::Arguments, arguments::Marks;
     [] status: status::Status<'s>, ();
     [cfg(test)] counter: counter::Counter, counter::Setting;
+    [] cancel: cancel::Cancel, cancel::Setting;
     [cfg(embedded)] sanitizer: sanitizer::Sanitizer, ();
     [] timing: timing::Timing, timing::Setting;
 }

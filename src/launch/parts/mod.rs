@@ -25,6 +25,7 @@ mod arena;
 mod arguments;
 pub(in crate::launch) mod buffers;
 mod calls;
+mod cancel;
 #[cfg(test)]
 mod counter;
 pub(super) mod globals;

@@ -3,6 +3,7 @@
 
 use std::sync::{Arc, Weak};
 
+use super::cancel::Cancel;
 use super::{Ending, Ground, Part, Parts, Rank, Stop, Submission};
 use crate::device::DeviceShared;
 use crate::device::completion_hook::CompletionHook;
@@ -32,11 +33,13 @@ impl<'s> Part<'s> for Sanitizer {
     fn acquire(
         _launch: &mut Launch,
         ground: &'s Ground,
-        _earlier: &Parts<'s>,
+        earlier: &Parts<'s>,
     ) -> Result<Option<Self>, Stop> {
         let sanitized = ground.device.findings.is_some();
+        // The marker that the launch is stopped by will do.
+        let known = earlier.cancel.as_ref().and_then(Cancel::marker);
         Ok(sanitized.then(|| Self {
-            marker: Findings::marker(),
+            marker: known.cloned().unwrap_or_else(Findings::marker),
         }))
     }
 
