@@ -1,7 +1,9 @@
 //! Threads for work-groups.
 //!
 //! *Promises.* Every work-group of a dispatch is begun, even if running work-groups wait for others, as long as at most
-//! [`MAX_WAITING`] work-groups wait on each thread: a waiting work-group gives its thread to the next. A loop counts as waiting
+//! [`MAX_WAITING`] work-groups wait on each thread: a waiting work-group gives its thread to the next. With more in need of each
+//! other, all wait until somebody stops the dispatch; the log has a warning. That is no loss of the device: the waits may as well
+//! be for the host. A loop counts as waiting
 //! if memory is polled by atomic operations; polling by plain loads is a data race, without a promise.
 //!
 //! *Help.* Waiting work-groups may wait for work within reach of their own thread: answers of functions of the process, for
@@ -285,6 +287,8 @@ struct Waiting<'h> {
     answered: usize,
     /// Fibers gone on before others began, since the last beginning
     preferred: usize,
+    /// The log knows that the thread has as many fibers as it can have
+    is_full_told: bool,
 }
 
 impl<'h> Waiting<'h> {
@@ -296,6 +300,7 @@ impl<'h> Waiting<'h> {
             unasked: 0,
             answered: 0,
             preferred: 0,
+            is_full_told: false,
         }
     }
 
@@ -350,6 +355,7 @@ impl<'h> Waiting<'h> {
         match fiber.resume() {
             Run::Waits(fiber) => {
                 self.fibers.push_back(fiber);
+                self.tell_if_full();
                 self.unasked += 1;
                 if self.unasked >= self.fibers.len().min(ASKED_AFTER) {
                     self.ask();
@@ -363,6 +369,16 @@ impl<'h> Waiting<'h> {
                     }
                 });
             }
+        }
+    }
+
+    fn tell_if_full(&mut self) {
+        if self.fibers.len() >= MAX_WAITING && !self.is_full_told {
+            self.is_full_told = true;
+            log::warn!(
+                "{MAX_WAITING} work-groups wait on a thread, and no others begin there before one goes on: if they wait for others \
+                 that have not begun, launch fewer work-groups, or give the adapter more threads"
+            );
         }
     }
 
