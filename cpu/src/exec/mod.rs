@@ -25,6 +25,8 @@ mod scratch;
 pub(crate) mod stop;
 #[cfg(all(test, not(miri)))]
 mod tests_loom;
+#[cfg(all(test, not(miri)))]
+mod tests_loss;
 #[cfg(test)]
 mod tests_stop;
 pub(crate) mod timeline;
