@@ -3,7 +3,9 @@
 // Memory of the host is handed to the adapter; the blocks give the soundness arguments.
 #![allow(unsafe_code)]
 
+use std::fs::OpenOptions;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +30,9 @@ const SANITIZE: &str = "TOMBOLO_SANITIZE";
 
 /// The variable with the seed of the order of running work-groups and invocations.
 const SCHEDULE: &str = "TOMBOLO_SCHEDULE";
+
+/// The variable with the file for the report on executed lines.
+const COVERAGE: &str = "TOMBOLO_COVERAGE";
 
 /// The variable to have kernels listed for `perf`.
 const PERF_MAP: &str = "TOMBOLO_PERF_MAP";
@@ -79,6 +84,19 @@ fn own_checks(wanted: SanitizerChecks) -> Option<Checks> {
 fn of_environment() -> Result<tombolo_cpu::Options, DeviceError> {
     let value = |variable| std::env::var(variable).ok();
     let mut options = options(value(SANITIZE), value(SCHEDULE))?;
+    if let Some(path) = coverage_file() {
+        // A file that cannot be written is an error here, not a warning at the end.
+        let opened = OpenOptions::new().append(true).create(true).open(&path);
+        opened.map_err(|error| {
+            log::error!("{}: {error}", path.display());
+            DeviceError::EmbeddedOption {
+                variable: COVERAGE,
+                value: path.display().to_string(),
+                expected: "a file that can be written",
+            }
+        })?;
+        options.coverage = true;
+    }
     let perf_map = value(PERF_MAP).filter(|value| !value.trim().is_empty());
     if let Some(value) = perf_map {
         options.perf_map = match value.trim() {
@@ -94,6 +112,12 @@ fn of_environment() -> Result<tombolo_cpu::Options, DeviceError> {
         };
     }
     Ok(options)
+}
+
+/// The file for the report on executed lines, if there is to be one.
+pub(super) fn coverage_file() -> Option<PathBuf> {
+    let path = std::env::var_os(COVERAGE).filter(|path| !path.is_empty());
+    path.map(PathBuf::from)
 }
 
 /// The options by the values of [`SANITIZE`] and [`SCHEDULE`].

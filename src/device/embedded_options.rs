@@ -12,7 +12,8 @@ use super::DeviceError;
 /// let options = DeviceOptions::default().embedded(EmbeddedOptions::sanitized(checks).schedule(7));
 /// ```
 ///
-/// Options not set here are as the environment says (`TOMBOLO_SANITIZE`, `TOMBOLO_SCHEDULE`, `TOMBOLO_PERF_MAP`). On
+/// Options not set here are as the environment says (`TOMBOLO_SANITIZE`, `TOMBOLO_SCHEDULE`, `TOMBOLO_COVERAGE`,
+/// `TOMBOLO_PERF_MAP`). On
 /// any other adapter a device with such an option is not opened ([`DeviceError::NotEmbedded`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -22,7 +23,8 @@ pub struct EmbeddedOptions {
     pub sanitizer: Option<SanitizerChecks>,
     /// A seed for the order of work-groups and invocations (default: as `TOMBOLO_SCHEDULE` says)
     pub schedule: Option<u64>,
-    /// Whether executions of statements are counted and timed (default: no):
+    /// Whether executions of statements are counted and timed (default: only where `TOMBOLO_COVERAGE` names a file for the
+    /// report):
     /// [`Device::executed_lines`](super::Device::executed_lines) has the results. Launches run on one thread, many
     /// times slower.
     pub coverage: bool,

@@ -266,6 +266,10 @@ impl Drop for DeviceShared {
         // Dropping the last handle of the queue waits, by wgpu's design: a thread that only asks must not be the last
         // holder.
         self.submissions.release_queue();
+        #[cfg(embedded)]
+        if let Some(findings) = &self.findings {
+            findings.executed.write_report();
+        }
         if let Some(cache) = &self.pipeline_cache
             && let Err(error) = cache.save()
         {

@@ -171,7 +171,14 @@ impl Findings {
 
     /// Findings of a device, if it is sanitized or counts statements.
     pub(crate) fn open(device: &wgpu::Device) -> Option<Self> {
-        (super::embedded::sanitizes(device) || super::embedded::counts(device)).then(Self::default)
+        let counts = super::embedded::counts(device);
+        (super::embedded::sanitizes(device) || counts).then(|| Self {
+            executed: match counts {
+                true => super::executed::Executed::open(),
+                false => Default::default(),
+            },
+            ..Self::default()
+        })
     }
 
     /// A marker for a launch.

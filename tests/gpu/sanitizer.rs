@@ -302,6 +302,10 @@ fn twice(x: u32) -> u32 {
         sum = 0u;
     }
     data[id.x] = sum;
+    if data[id.x] > 9u {
+        let at = id.x;
+        data[at] = sum;
+    }
 }";
     let program = Program::new("covered.wgsl", source).unwrap();
     let kernel = device.kernel(&program, "main", &Constants::new()).unwrap();
@@ -324,7 +328,7 @@ fn twice(x: u32) -> u32 {
             assert_eq!(line.time.is_zero(), line.count == 0, "{line:?}");
             Some(line.count)
         };
-        for (line, times) in [(3, 48), (8, 48), (10, 16), (11, 0), (13, 16)] {
+        for (line, times) in [(3, 48), (8, 48), (10, 16), (11, 0), (13, 16), (16, 12)] {
             assert_eq!(count(line), Some(times * launches), "line {line}");
         }
         assert_eq!(count(1), None);
