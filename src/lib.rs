@@ -269,9 +269,9 @@ pub mod buffers {
     pub use crate::memory::migrate;
     pub use crate::memory::{
         ArgumentMoves, Buffer, BufferArgument, BufferError, BufferMemory, BufferStatistics,
-        BufferView, CommonMemory, DeviceBuffer, LaunchExplanation, LiveBuffer, MappedRead,
-        MappedWrite, MemoryError, PinnedVec, Placement, ReadBack, ReadError, Rect, RectError,
-        TransferStatistics,
+        BufferView, CommonMemory, DeviceBuffer, ExchangeMemory, LaunchExplanation, LiveBuffer,
+        MappedRead, MappedWrite, MemoryError, PinnedVec, Placement,
+        ReadBack, ReadError, Rect, RectError, TransferStatistics,
     };
 }
 

@@ -4,8 +4,8 @@ use bytemuck::Pod;
 
 use super::Context;
 use crate::memory::{
-    Buffer, BufferError, BufferStatistics, HeapError, MemoryError, PinnedVec, Placement, Ptr,
-    SharedHeap, host_memory,
+    Buffer, BufferError, BufferStatistics, ExchangeMemory, HeapError, MemoryError, PinnedVec,
+    Placement, Ptr, SharedHeap, host_memory,
 };
 
 impl Context {
@@ -108,5 +108,21 @@ impl Context {
     /// Counts of moved and unmoved bytes for all buffers of this context.
     pub fn buffer_statistics(&self) -> BufferStatistics {
         self.shared.extensions.buffers.statistics()
+    }
+
+    /// The host's memory through which the devices of this context pass bytes of buffers to each other. Nothing where
+    /// they have no such memory: where a device imports none, bytes go through copies of the host.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let context = tombolo::Context::new()?;
+    /// let device = context.device()?;
+    /// println!("{} bytes wait for the next transfer", context.exchange_memory().idle_bytes);
+    /// device.trim_buffer_blocks();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn exchange_memory(&self) -> ExchangeMemory {
+        self.shared.extensions.buffers.exchange_memory()
     }
 }

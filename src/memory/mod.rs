@@ -27,7 +27,7 @@ pub(crate) mod transfer;
 pub use buffer::{BufferView, DeviceBuffer};
 pub use buffers::{
     ArgumentMoves, Buffer, BufferArgument, BufferError, BufferMemory, BufferStatistics,
-    CommonMemory, LaunchExplanation, MappedRead, MappedWrite, Placement,
+    CommonMemory, ExchangeMemory, LaunchExplanation, MappedRead, MappedWrite, Placement,
 };
 pub use error::MemoryError;
 pub use heap::{
@@ -58,6 +58,8 @@ pub(crate) struct MemoryExtension {
     buffer_holds: std::sync::atomic::AtomicU64,
     /// The memory shared by small buffers.
     blocks: std::sync::Mutex<buffers::Blocks<wgpu::Buffer>>,
+    /// Memory through which devices pass bytes on, as far as the device has imported it.
+    slots: buffers::SlotImports,
     /// Pinned memory that the device has imported.
     pinned: pinned::Imports,
     /// Buffers for memory lent to launches.

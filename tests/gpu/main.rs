@@ -23,6 +23,7 @@ mod buffers;
 mod buffers_ahead;
 mod buffers_blocks;
 mod buffers_common;
+mod buffers_exchange;
 mod buffers_host;
 mod buffers_lent;
 mod buffers_limits;
@@ -196,6 +197,7 @@ fn main() -> std::process::ExitCode {
         buffers_ahead::CASES,
         buffers_blocks::CASES,
         buffers_common::CASES,
+        buffers_exchange::CASES,
         buffers_host::CASES,
         buffers_lent::CASES,
         buffers_limits::CASES,

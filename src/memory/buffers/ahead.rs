@@ -54,10 +54,10 @@ pub(super) enum Landing {
 
 impl Landing {
     /// The memory that the source copies to.
-    fn memory(&self, source: &DeviceShared) -> Option<&wgpu::Buffer> {
+    fn memory(&self, source: &DeviceShared) -> Option<wgpu::Buffer> {
         match self {
             Self::Slot(slot) => slot.seen_by(source),
-            Self::Staging(memory) => Some(memory.buffer()),
+            Self::Staging(memory) => Some(memory.buffer().clone()),
         }
     }
 
@@ -196,7 +196,7 @@ impl Root {
             if let Some(seen) = landing.memory(owner) {
                 queue.encode(|encoder| {
                     let from = &source.raw;
-                    encoder.copy_buffer_to_buffer(from, base + words.start, seen, 0, bytes);
+                    encoder.copy_buffer_to_buffer(from, base + words.start, &seen, 0, bytes);
                 });
             }
             let batch = queue.batch();
@@ -224,7 +224,7 @@ impl Root {
         match state.routes.route(from, to).0 {
             Route::SharedHost => {
                 let slot = self.context().exchange.take_ahead(bytes, owner, device);
-                slot.map(Landing::Slot)
+                slot.ok().map(Landing::Slot)
             }
             _ => {
                 let memory = staging::download(owner, download::WHAT, bytes);

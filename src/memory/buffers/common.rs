@@ -268,11 +268,10 @@ impl Root {
         };
         self.bring(state, &[want], device, place)?;
         let exchange = &self.context().exchange;
-        let Some(mut memory) = exchange.take(self.bytes.max(4), device, other) else {
+        let Ok(memory) = exchange.take(self.bytes.max(4), device, other) else {
             return Ok(false);
         };
-        let (Some(seen), Some(old)) = (memory.seen_by(device).cloned(), state.take_copy(place))
-        else {
+        let (Some(seen), Some(old)) = (memory.seen_by(device), state.take_copy(place)) else {
             exchange.give(memory, Vec::new());
             return Ok(false);
         };
@@ -294,7 +293,7 @@ impl Root {
             );
         }
         for (there, other) in others {
-            if !exchange.import(&mut memory, &other) {
+            if !exchange.import(&memory, &other) {
                 continue;
             }
             // All bytes of `there` are at `place`, too.
@@ -332,7 +331,7 @@ impl Root {
         let Living::Together { mut memory, why } = std::mem::take(&mut state.living) else {
             return false;
         };
-        let joined = self.context().exchange.import(&mut memory, device);
+        let joined = self.context().exchange.import(&memory, device);
         if joined {
             state.join_common(&memory, device, member, place);
         }
@@ -400,7 +399,7 @@ impl State {
         let (Some(seen), Some(known)) = (memory.seen_by(device), self.copy(member)) else {
             return;
         };
-        let shared = BufferShared::beside(device, seen.clone(), unique_id(), &known.shared);
+        let shared = BufferShared::beside(device, seen, unique_id(), &known.shared);
         let mut copy = DeviceAllocation::common(shared, known.bytes());
         copy.used_at = known.used_at;
         self.put_copy(place, copy);

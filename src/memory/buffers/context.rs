@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
-use super::exchange::Exchange;
+use super::exchange::{Exchange, ExchangeMemory};
 use super::hop::TransferThreads;
 use super::root::Root;
 use super::statistics::BufferStatistics;
@@ -66,6 +66,10 @@ impl ContextBuffers {
     /// Adds the figures of one buffer's command to the context's.
     pub(super) fn count(&self, change: impl FnOnce(&mut BufferStatistics)) {
         change(&mut lock(&self.totals));
+    }
+
+    pub(crate) fn exchange_memory(&self) -> ExchangeMemory {
+        self.exchange.memory()
     }
 
     pub(crate) fn statistics(&self) -> BufferStatistics {

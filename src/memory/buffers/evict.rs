@@ -184,7 +184,8 @@ impl State {
 
 impl Device {
     /// Gives up all memory of the context's buffers on this device; waits for bytes with no other copy to come to the
-    /// host. Buffers in use by another thread at this moment are left alone. Returns the bytes given up.
+    /// host. Buffers in use by another thread at this moment are left alone. Returns the bytes given up on the device. As
+    /// [`Device::trim_buffer_blocks`], this gives back idle exchange memory.
     ///
     /// # Errors
     /// The first failure of a buffer, which keeps its memory; the others are evicted all the same.
@@ -204,7 +205,7 @@ impl Device {
                 failed.get_or_insert(error);
             }
         }
-        trim_blocks(&self.shared);
+        self.trim_buffer_blocks();
         match failed {
             Some(error) => Err(error),
             None => Ok(before.saturating_sub(self.buffer_memory().used)),
@@ -213,7 +214,12 @@ impl Device {
 
     /// Gives empty blocks of buffer memory back to the device; no buffer moves. Returns the bytes of the blocks. Also
     /// done by the runtime when there is no room for a buffer.
+    ///
+    /// Memory of the host goes back to the system that this device, or no open device, has imported for transfers between
+    /// devices, as far as nobody uses it ([`Context::exchange_memory`](crate::Context::exchange_memory)). Pages that wgpu has
+    /// not let go of yet go back with a later call.
     pub fn trim_buffer_blocks(&self) -> u64 {
+        self.shared.context.buffers.exchange.trim(&self.shared);
         trim_blocks(&self.shared)
     }
 

@@ -1,13 +1,19 @@
 //! Host memory imported by two devices: bytes go from one device to the other in one hop, without a copy by the host.
 //!
 //! The memory is cut into shared transfer slots, one for each transfer under way: one copy on either device, none by
-//! the host. A slot is reused after the end of the batch that emptied it.
+//! the host. A slot is reused after the end of the batch that emptied it; the books are in [`slots`](super::slots).
+//!
+//! A device keeps its imports ([`SlotImports`]), which go with the device. A slot that is given up is dropped by all
+//! devices, and its memory goes back to the system once wgpu has let go of the imports: at once where the devices have
+//! been polled since their last use of the slot, else with a later look ([`Exchange::vacate`]).
 
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, Weak};
 
-use smallvec::SmallVec;
-
 use super::hop::End;
+use super::places::let_go;
+use super::slots::{Figures, Found, Slots, Use};
 use crate::device::import::import_host;
 use crate::device::wait::lock;
 use crate::device::window::Window;
@@ -15,42 +21,84 @@ use crate::device::{Aspect, DeviceShared};
 
 /// All slots together; address space only, until slots are needed.
 const WINDOW_BYTES: u64 = 4 << 30;
-/// The smallest slot, a multiple of the page size on all systems.
-const LEAST_BYTES: u64 = 64 << 10;
 /// The most bytes of one transfer; larger uploads are divided.
 pub(super) const MOST_BYTES: u64 = 64 << 20;
+
+impl Use for End {
+    fn is_over(&self) -> bool {
+        self.is_reached()
+    }
+}
+
+/// Host memory through which devices of a context pass bytes to each other, and which buffers have in common
+/// ([`Context::exchange_memory`](crate::Context::exchange_memory)).
+///
+/// The memory lies in slots of powers of two, which stay for the next transfer of their size.
+/// [`Device::trim_buffers`](crate::Device::trim_buffers) and
+/// [`Device::trim_buffer_blocks`](crate::Device::trim_buffer_blocks) give those back that nobody uses; so does the runtime
+/// where a driver or the system has no more memory, or the 4 GiB for all slots are used up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct ExchangeMemory {
+    /// Slots with memory.
+    pub slots: u64,
+    /// Bytes of all slots.
+    pub bytes: u64,
+    /// Bytes of slots that wait for the next transfer.
+    pub idle_bytes: u64,
+    /// Imports of slots by open devices, one for each slot and device.
+    pub imports: u64,
+}
+
+/// The slots that a device has imported, by their beginnings in the context's window.
+#[derive(Debug, Default)]
+pub(crate) struct SlotImports(Mutex<BTreeMap<u64, wgpu::Buffer>>);
+
+fn imports_of(device: &DeviceShared) -> &Mutex<BTreeMap<u64, wgpu::Buffer>> {
+    &device.extensions.memory.slots.0
+}
 
 /// The slots of a context.
 #[derive(Default)]
 pub(super) struct Exchange(Mutex<State>);
 
-#[derive(Default)]
 struct State {
     /// `None` inside where the system has no such window.
     window: Option<Option<Arc<Window>>>,
-    /// Bytes of the window already cut into slots.
-    cut: u64,
-    idle: Vec<Crate>,
-    /// With the ends of batches that may still use the slot.
-    busy: Vec<(Crate, Vec<End>)>,
+    slots: Slots<End>,
+    /// The devices that have imported slots.
+    importers: Vec<Weak<DeviceShared>>,
 }
 
-type Import = (u64, Weak<DeviceShared>, wgpu::Buffer);
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            window: None,
+            slots: Slots::new(WINDOW_BYTES),
+            importers: Vec::new(),
+        }
+    }
+}
 
-/// A shared transfer slot: memory imported by devices.
+/// A shared transfer slot: memory imported by devices. Goes back by [`Exchange::give`].
 pub(super) struct Crate {
-    start: u64,
-    bytes: u64,
-    /// With the devices' numbers.
-    imports: SmallVec<[Import; 2]>,
+    range: Range<u64>,
 }
 
 impl Crate {
-    /// The memory as a buffer of the device, which was given to [`Exchange::take`].
-    pub(super) fn seen_by(&self, device: &DeviceShared) -> Option<&wgpu::Buffer> {
-        let mut imports = self.imports.iter();
-        imports.find_map(|(id, _, buffer)| (*id == device.id).then_some(buffer))
+    /// The memory as a buffer of the device, if the device has imported the slot.
+    pub(super) fn seen_by(&self, device: &DeviceShared) -> Option<wgpu::Buffer> {
+        lock(imports_of(device)).get(&self.range.start).cloned()
     }
+}
+
+/// Why there is no slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoSlot {
+    /// All memory for slots is in use, or the system has no more: later there may be some.
+    Full,
+    /// There is no window, or a driver refuses the import.
+    Refused,
 }
 
 impl Exchange {
@@ -60,14 +108,13 @@ impl Exchange {
         imports(a) && imports(b)
     }
 
-    /// A slot of at least `bytes` bytes, seen by both devices; `None` without memory, or if a driver refuses the
-    /// import.
+    /// A slot of at least `bytes` bytes, seen by both devices. May run callbacks of the program.
     pub(super) fn take(
         &self,
         bytes: u64,
         a: &Arc<DeviceShared>,
         b: &Arc<DeviceShared>,
-    ) -> Option<Crate> {
+    ) -> Result<Crate, NoSlot> {
         self.take_within(WINDOW_BYTES, bytes, a, b)
     }
 
@@ -77,7 +124,7 @@ impl Exchange {
         bytes: u64,
         a: &Arc<DeviceShared>,
         b: &Arc<DeviceShared>,
-    ) -> Option<Crate> {
+    ) -> Result<Crate, NoSlot> {
         self.take_within(WINDOW_BYTES / 2, bytes, a, b)
     }
 
@@ -87,41 +134,62 @@ impl Exchange {
         bytes: u64,
         a: &Arc<DeviceShared>,
         b: &Arc<DeviceShared>,
-    ) -> Option<Crate> {
-        let bytes = bytes.next_power_of_two().max(LEAST_BYTES);
-        let mut state = lock(&self.0);
-        let State { idle, busy, .. } = &mut *state;
-        for at in (0..busy.len()).rev() {
-            if busy[at].1.iter().all(End::is_reached) {
-                idle.push(busy.swap_remove(at).0);
+    ) -> Result<Crate, NoSlot> {
+        let found = self.found(bytes, most).or_else(|why| match why {
+            // Idle slots of other sizes make room.
+            NoSlot::Full if self.give_up(|_| true) > 0 => self.found(bytes, most),
+            why => Err(why),
+        })?;
+        if self.import(&found, a) && self.import(&found, b) {
+            return Ok(found);
+        }
+        // Drivers have limits of their own for what they import.
+        if self.give_up(|_| true) > 0 && self.import(&found, a) && self.import(&found, b) {
+            return Ok(found);
+        }
+        self.give(found, Vec::new());
+        Err(NoSlot::Refused)
+    }
+
+    /// A slot with memory.
+    fn found(&self, bytes: u64, most: u64) -> Result<Crate, NoSlot> {
+        let state = &mut *lock(&self.0);
+        let window = state.window.get_or_insert_with(|| {
+            let window = Window::reserve(WINDOW_BYTES);
+            if let Err(error) = &window {
+                log::warn!("devices exchange bytes through copies of the host: {error}");
             }
+            window.ok()
+        });
+        let window = window.as_ref().ok_or(NoSlot::Refused)?;
+        let Found { range, is_new } = state.slots.take(bytes, most).ok_or(NoSlot::Full)?;
+        if is_new && let Err(error) = window.commit(range.clone()) {
+            log::info!("{error}");
+            state.slots.give_unused(range);
+            return Err(NoSlot::Full);
         }
-        let fits = |known: &Crate| known.bytes == bytes;
-        let mut found = match idle.iter().position(fits) {
-            Some(at) => idle.swap_remove(at),
-            None => state.cut(bytes, most)?,
-        };
-        drop(state);
-        (found.imports).retain(|(_, owner, _)| owner.strong_count() > 0);
-        if !self.import(&mut found, a) || !self.import(&mut found, b) {
-            lock(&self.0).idle.push(found);
-            return None;
-        }
-        Some(found)
+        Ok(Crate { range })
     }
 
     /// Imports a slot on another device; false if the driver refuses.
-    pub(super) fn import(&self, known: &mut Crate, device: &Arc<DeviceShared>) -> bool {
+    pub(super) fn import(&self, known: &Crate, device: &Arc<DeviceShared>) -> bool {
         if known.seen_by(device).is_some() {
             return true;
         }
         let window = lock(&self.0).window.clone().flatten();
         let Some(window) = window else { return false };
-        let range = known.start..known.start + known.bytes;
+        let range = known.range.clone();
         match import_host(&device.raw, &window, range, "tombolo exchange") {
             Ok(buffer) => {
-                let owner = Arc::downgrade(device);
-                known.imports.push((device.id, owner, buffer));
+                lock(imports_of(device)).insert(known.range.start, buffer);
+                let importers = &mut lock(&self.0).importers;
+                importers.retain(|known| known.strong_count() > 0);
+                if !importers
+                    .iter()
+                    .any(|known| known.as_ptr() == Arc::as_ptr(device))
+                {
+                    importers.push(Arc::downgrade(device));
+                }
                 true
             }
             Err(error) => {
@@ -133,35 +201,72 @@ impl Exchange {
 
     /// Takes a slot back, to be reused after all of `ends`.
     pub(super) fn give(&self, used: Crate, ends: Vec<End>) {
-        let mut state = lock(&self.0);
-        match ends.is_empty() {
-            false => state.busy.push((used, ends)),
-            true => state.idle.push(used),
+        lock(&self.0).slots.give(used.range, ends);
+    }
+
+    /// Gives up the idle slots that `device` has imported, and those that no open device has. Returns their bytes. May run
+    /// callbacks of the program.
+    pub(super) fn trim(&self, device: &DeviceShared) -> u64 {
+        let own: Vec<u64> = lock(imports_of(device)).keys().copied().collect();
+        let mut others = Vec::new();
+        for importer in self.importers() {
+            others.extend(lock(imports_of(&importer)).keys().copied());
+            let_go(importer);
+        }
+        self.give_up(|slot| own.contains(&slot.start) || !others.contains(&slot.start))
+    }
+
+    /// Gives up the idle slots that `which` chooses: their imports, and their memory. Returns their bytes.
+    fn give_up(&self, which: impl FnMut(&Range<u64>) -> bool) -> u64 {
+        let given = lock(&self.0).slots.give_up(which);
+        for importer in self.importers() {
+            let dropped: Vec<_> = {
+                let mut imports = lock(imports_of(&importer));
+                let starts = given.iter().map(|slot| slot.start);
+                starts.filter_map(|start| imports.remove(&start)).collect()
+            };
+            if !dropped.is_empty() {
+                // Without a lock: wgpu runs what releases the pages, now or with a poll.
+                drop(dropped);
+                importer.submissions.collect();
+            }
+            let_go(importer);
+        }
+        self.vacate();
+        given.iter().map(|slot| slot.end - slot.start).sum()
+    }
+
+    /// Gives the memory of slots back that were given up, as far as no device has the pages any more.
+    fn vacate(&self) {
+        let State { window, slots, .. } = &mut *lock(&self.0);
+        if let Some(Some(window)) = window {
+            slots.vacate(|slot| window.decommit(slot.clone()).is_ok());
         }
     }
-}
 
-impl State {
-    /// A new slot, with at most `most` bytes cut in all.
-    fn cut(&mut self, bytes: u64, most: u64) -> Option<Crate> {
-        let window = self.window.get_or_insert_with(|| {
-            let window = Window::reserve(WINDOW_BYTES);
-            if let Err(error) = &window {
-                log::warn!("devices exchange bytes through copies of the host: {error}");
-            }
-            window.ok()
-        });
-        let window = window.as_ref()?;
-        let start = self.cut;
-        if start + bytes > most {
-            return None;
+    /// The open devices with imports.
+    fn importers(&self) -> Vec<Arc<DeviceShared>> {
+        let state = lock(&self.0);
+        state.importers.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    pub(super) fn memory(&self) -> ExchangeMemory {
+        self.vacate();
+        let mut imports = 0;
+        for importer in self.importers() {
+            imports += lock(imports_of(&importer)).len() as u64;
+            let_go(importer);
         }
-        window.commit(start..start + bytes).ok()?;
-        self.cut += bytes;
-        Some(Crate {
-            start,
+        let Figures {
+            slots,
             bytes,
-            imports: SmallVec::new(),
-        })
+            idle_bytes,
+        } = lock(&self.0).slots.figures();
+        ExchangeMemory {
+            slots,
+            bytes,
+            idle_bytes,
+            imports,
+        }
     }
 }

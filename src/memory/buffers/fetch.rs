@@ -10,7 +10,7 @@ use super::ahead::Landing;
 use super::carry::{Load, WHAT};
 use super::download::{self, Download};
 use super::error::BufferError;
-use super::exchange::Crate;
+use super::exchange::{Crate, NoSlot};
 use super::hop::{End, Hop, Piece, has_come};
 use super::root::{Root, State};
 use crate::clock::Instant;
@@ -153,13 +153,19 @@ impl Root {
         let bytes = words.end - words.start;
         // From here on there is a slot to give back.
         let exchange = &self.context().exchange;
-        let Some(taken) = exchange.take(bytes, &owner, device) else {
-            // Without a slot, bytes go through the host from now on.
-            self.context().close_route(&owner, device);
-            (state.routes).set_both(from, place, Route::ThroughHost, 0);
-            return self.load_exported(state, device, from, range, loads);
+        let taken = match exchange.take(bytes, &owner, device) {
+            Ok(taken) => taken,
+            Err(why) => {
+                if why == NoSlot::Refused {
+                    // Bytes go through the host from now on.
+                    self.context().close_route(&owner, device);
+                    (state.routes).set_both(from, place, Route::ThroughHost, 0);
+                }
+                return self.load_exported(state, device, from, range, loads);
+            }
         };
-        let Some(seen) = taken.seen_by(&owner).cloned() else {
+        let Some(seen) = taken.seen_by(&owner) else {
+            exchange.give(taken, Vec::new());
             return Ok(());
         };
         let depends_on = state.depends_on(from, &range);
@@ -245,7 +251,7 @@ fn arriving(
     (slot, batch): (Crate, Arc<Batch>),
     depends_on: Vec<Arc<Outcome>>,
 ) -> Option<Load> {
-    let memory = slot.seen_by(device)?.clone();
+    let memory = slot.seen_by(device)?;
     let has_come = has_come(owner, &batch, device);
     // What has come is as good as the source's own bytes: no outcome of its own, no batch held back, and no thread.
     let outcome =

@@ -2,10 +2,10 @@
 //!
 //! A [`Buffer`] is a part of a root ([`root`]). A root knows the places with the latest bytes of each range; the
 //! planner ([`migrate`](super::migrate)) keeps these books and decides about moves. This module has memory made
-//! ([`evict`]), makes the copies ([`carry`], [`export`], [`ahead`], over [`download`], [`hop`] and [`exchange`], through the
-//! device's staging memory ([`staging`](super::staging)); from and to the host's memory itself where that is lent to a device
-//! (`lent`)), keeps the host's side ([`host`], [`map`]), and recovers after the loss of a device ([`losses`]). Launches go
-//! through [`residency_guard`].
+//! ([`evict`]), makes the copies ([`carry`], [`export`], [`ahead`], over [`download`], [`hop`] and [`exchange`], with the books
+//! of [`slots`], through the device's staging memory ([`staging`](super::staging)); from and to the host's memory itself where
+//! that is lent to a device (`lent`)), keeps the host's side ([`host`], [`map`]), and recovers after the loss of
+//! a device ([`losses`]). Launches go through [`residency_guard`].
 //!
 //! - Everything is decided when a command is enqueued, with the buffer locked: the order of enqueuing is the order of
 //!   versions.
@@ -38,6 +38,7 @@ mod read;
 pub(crate) mod residency_guard;
 mod root;
 mod settle;
+mod slots;
 mod statistics;
 mod uploads;
 
@@ -57,6 +58,8 @@ pub(crate) use blocks::Blocks;
 pub use common::CommonMemory;
 pub(crate) use context::ContextBuffers;
 pub use error::BufferError;
+pub use exchange::ExchangeMemory;
+pub(crate) use exchange::SlotImports;
 pub(crate) use hop::End;
 pub use map::{MappedRead, MappedWrite};
 pub use residency_guard::{ArgumentMoves, LaunchExplanation};

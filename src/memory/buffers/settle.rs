@@ -75,6 +75,12 @@ impl Root {
             let (used, cap) = match Reservation::new(room, size, cap) {
                 Ok(reserved) => match DeviceAllocation::alone(device, reserved) {
                     Ok(alone) => return Ok(alone),
+                    // Imports of the host's memory take room with some drivers.
+                    Err(MemoryError::OutOfMemory { .. })
+                        if self.context().exchange.trim(device) > 0 =>
+                    {
+                        continue;
+                    }
                     Err(MemoryError::OutOfMemory { .. }) => (lock(&room.buffers).reserved, None),
                     Err(error) => return Err(error.into()),
                 },
