@@ -77,8 +77,9 @@ const AWAIT: &str = "`.await` the event";
 /// read of the command's results.
 #[derive(Clone)]
 pub struct Event {
-    pub(crate) device: Arc<DeviceShared>,
-    /// `None` for commands with nothing to do.
+    /// `None` for what the host has done by itself.
+    pub(crate) device: Option<Arc<DeviceShared>>,
+    /// `None` for commands with nothing to do. There is a device wherever there is a batch.
     batch: Option<Arc<Batch>>,
     outcome: Option<Arc<Outcome>>,
     hooks: CompletionHooks,
@@ -89,11 +90,26 @@ impl Event {
     /// invocations.
     pub(crate) fn of(device: Arc<DeviceShared>, batch: Option<Arc<Batch>>) -> Self {
         Self {
-            device,
+            device: Some(device),
             batch,
             outcome: None,
             hooks: CompletionHooks::new(),
         }
+    }
+
+    /// The event of a command that the host has done, for which no device has anything to do.
+    pub(crate) fn of_host() -> Self {
+        Self {
+            device: None,
+            batch: None,
+            outcome: None,
+            hooks: CompletionHooks::new(),
+        }
+    }
+
+    /// The batch of the command, and the device that it is for.
+    fn command(&self) -> Option<(&Arc<DeviceShared>, &Arc<Batch>)> {
+        self.device.as_ref().zip(self.batch.as_ref())
     }
 
     pub(crate) fn of_batch(device: &Arc<DeviceShared>, batch: Arc<Batch>) -> Self {
@@ -152,35 +168,35 @@ impl Event {
         let begun = Instant::now();
         let deadline = timeout.and_then(|timeout| begun.checked_add(timeout));
         self.may_wait(timeout)?;
-        let Some(batch) = self.submitted(deadline)? else {
+        let Some((device, batch)) = self.submitted(deadline)? else {
             return Ok(());
         };
         let left = timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
-        match self.end_of(batch, left) {
+        match self.end_of(device, batch, left) {
             Progress::Done => {
                 let left = || timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
-                let never_blocks = self.device.submissions.never_blocks();
+                let never_blocks = device.submissions.never_blocks();
                 let is_over = |hook: &Arc<dyn CompletionHook>| match never_blocks {
                     true => hook.poll(Waker::noop()),
                     false => hook.wait(left()),
                 };
-                match self.verdict() {
+                match self.verdict(device) {
                     Some(verdict) if verdict.is_err() || self.hooks.iter().all(is_over) => {
                         verdict.map_err(WaitError::Failed)
                     }
-                    _ if never_blocks && timeout != Some(Duration::ZERO) => Err(self.refused()),
+                    _ if never_blocks && timeout != Some(Duration::ZERO) => Err(refused(device)),
                     _ => Err(WaitError::Deadline),
                 }
             }
             Progress::Pending => Err(WaitError::Deadline),
-            Progress::Refused => Err(self.refused()),
+            Progress::Refused => Err(refused(device)),
             Progress::Lost(reason) => Err(lost(reason)),
         }
     }
 
     /// Waits for the end of the command's batch.
-    fn end_of(&self, batch: &Batch, timeout: Option<Duration>) -> Progress {
-        let submissions = &self.device.submissions;
+    fn end_of(&self, device: &DeviceShared, batch: &Batch, timeout: Option<Duration>) -> Progress {
+        let submissions = &device.submissions;
         // A launch's report, and results coming back with the launch, are only to be had by asking wgpu.
         match self.outcome.is_none() && self.hooks.is_empty() {
             true => submissions.wait_signalled(batch, timeout),
@@ -190,35 +206,37 @@ impl Event {
 
     /// Refuses the wait before any submission for the wait: some drivers keep a submitting thread while a kernel runs.
     fn may_wait(&self, timeout: Option<Duration>) -> Result<(), WaitError> {
-        let Some(batch) = &self.batch else {
+        let Some((device, batch)) = self.command() else {
             return Ok(());
         };
-        let submissions = &self.device.submissions;
-        let may = submissions.may_wait_for(batch, timeout, WAIT, AWAIT);
+        let may = (device.submissions).may_wait_for(batch, timeout, WAIT, AWAIT);
         may.map_err(|error| WaitError::Failed(Arc::new(error)))
     }
 
-    /// The batch of the command, after flushing; `None` when there was none.
-    fn submitted(&self, deadline: Option<Instant>) -> Result<Option<&Arc<Batch>>, WaitError> {
-        let Some(batch) = &self.batch else {
+    /// The batch of the command and its device, after flushing; `None` when there was none.
+    fn submitted(
+        &self,
+        deadline: Option<Instant>,
+    ) -> Result<Option<(&Arc<DeviceShared>, &Arc<Batch>)>, WaitError> {
+        let Some((device, batch)) = self.command() else {
             return Ok(None);
         };
         if batch.submission().is_none() {
-            if !self.device.complete_dependencies_of(batch, deadline) {
+            if !device.complete_dependencies_of(batch, deadline) {
                 let is_late = deadline.is_some_and(|end| Instant::now() >= end);
                 return Err(if is_late {
                     WaitError::Deadline
                 } else {
-                    self.refused()
+                    refused(device)
                 });
             }
-            self.device.submit(batch);
+            device.submit(batch);
         }
-        self.device.residents.awaited(batch);
+        device.residents.awaited(batch);
         match batch.submission() {
-            Some(Ok(())) => Ok(Some(batch)),
+            Some(Ok(())) => Ok(Some((device, batch))),
             Some(Err(error)) => Err(WaitError::Failed(Arc::clone(error))),
-            None if self.device.submissions.is_submitting_here(batch) => {
+            None if device.submissions.is_submitting_here(batch) => {
                 Err(WaitError::Failed(Arc::new(ExecutionError::InCallback {
                     what: "a wait for a batch that is just being submitted",
                 })))
@@ -229,40 +247,34 @@ impl Event {
 
     /// The command's own result, once its batch has completed; `None` where copies of the result are still on their
     /// way, and threads may not wait.
-    fn verdict(&self) -> Option<Result<(), Arc<ExecutionError>>> {
+    fn verdict(&self, device: &Arc<DeviceShared>) -> Option<Result<(), Arc<ExecutionError>>> {
         let Some(outcome) = &self.outcome else {
             return Some(Ok(()));
         };
         if !outcome.is_settled() {
-            self.device.settle_ended();
+            device.settle_ended();
             outcome.resolve();
         }
         self.hooks.iter().for_each(|hook| hook.deliver());
         match outcome.failure() {
             Some(error) => Some(Err(error)),
-            None if self.device.submissions.never_blocks() && !outcome.is_settled() => None,
+            None if device.submissions.never_blocks() && !outcome.is_settled() => None,
             None => Some(Ok(())),
         }
     }
 
-    /// Why this thread may not wait.
-    fn refused(&self) -> WaitError {
-        let refused = self.device.submissions.refused(WAIT, AWAIT);
-        WaitError::Failed(Arc::new(refused))
-    }
-
     /// Where the command stands now. Never blocks and submits nothing.
     pub fn status(&self) -> EventStatus {
-        let Some(batch) = &self.batch else {
+        let Some((device, batch)) = self.command() else {
             return EventStatus::Complete;
         };
         match batch.submission() {
             None => EventStatus::Recorded,
             Some(Err(_)) => EventStatus::Failed,
-            Some(Ok(())) => match self.end_of(batch, Some(Duration::ZERO)) {
+            Some(Ok(())) => match self.end_of(device, batch, Some(Duration::ZERO)) {
                 Progress::Pending | Progress::Refused => EventStatus::Submitted,
                 Progress::Lost(_) => EventStatus::Failed,
-                Progress::Done => match self.verdict() {
+                Progress::Done => match self.verdict(device) {
                     None => EventStatus::Submitted,
                     Some(Ok(())) => EventStatus::Complete,
                     Some(Err(_)) => EventStatus::Failed,
@@ -295,7 +307,10 @@ impl Device {
     /// [`WaitError::Failed`] with the failure of the first failed event of another device; the others have ended all
     /// the same. Failures of this device's own commands travel with the memory written by those commands.
     pub fn after(&self, events: &[&Event]) -> Result<&Self, WaitError> {
-        let foreign = |event: &&&Event| !Arc::ptr_eq(&event.device, &self.shared);
+        let foreign = |event: &&&Event| {
+            let owner = event.device.as_ref();
+            owner.is_some_and(|owner| !Arc::ptr_eq(owner, &self.shared))
+        };
         for event in events.iter().filter(foreign) {
             // Errors found here are reported by the wait.
             let _ = event.submitted(None);
@@ -304,6 +319,12 @@ impl Device {
         ends.into_iter().collect::<Result<(), _>>()?;
         Ok(self)
     }
+}
+
+/// Why this thread may not wait.
+fn refused(device: &DeviceShared) -> WaitError {
+    let refused = device.submissions.refused(WAIT, AWAIT);
+    WaitError::Failed(Arc::new(refused))
 }
 
 fn lost(reason: String) -> WaitError {
@@ -329,30 +350,24 @@ impl Future for EventFuture {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let event = &self.0;
+        let Some((device, batch)) = event.command() else {
+            return Poll::Ready(Ok(()));
+        };
         // A thread driving a future there keeps the kernel waiting for the same thread.
-        if let Some(batch) = &event.batch {
-            let may = event.device.submissions.may_submit_behind(batch, WAIT);
-            may.map_err(|error| WaitError::Failed(Arc::new(error)))?;
-        }
-        let unsent = event
-            .batch
-            .as_ref()
-            .filter(|batch| batch.submission().is_none());
-        let last = unsent.and_then(|batch| event.device.pending_of(batch).pop());
-        if let Some(dependency) = last {
+        let may = device.submissions.may_submit_behind(batch, WAIT);
+        may.map_err(|error| WaitError::Failed(Arc::new(error)))?;
+        let is_unsent = batch.submission().is_none();
+        if is_unsent && let Some(dependency) = device.pending_of(batch).pop() {
             dependency.wake(context.waker());
             return Poll::Pending;
         }
-        let batch = match event.submitted(None) {
-            Ok(Some(batch)) => batch,
-            Ok(None) => return Poll::Ready(Ok(())),
-            Err(error) => return Poll::Ready(Err(error)),
-        };
-        let device = &event.device;
-        match event.end_of(batch, Some(Duration::ZERO)) {
+        if let Err(error) = event.submitted(None) {
+            return Poll::Ready(Err(error));
+        }
+        match event.end_of(device, batch, Some(Duration::ZERO)) {
             Progress::Done => {
                 let is_over = |hook: &Arc<dyn CompletionHook>| hook.poll(context.waker());
-                match event.verdict() {
+                match event.verdict(device) {
                     None => {
                         let waker = context.waker();
                         (device.waiter).wake_after(&device.submissions, batch, waker);

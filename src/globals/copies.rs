@@ -83,7 +83,8 @@ impl<T: Pod, A: HostReads, S: ScopeKind> GlobalOn<'_, T, A, S> {
             source,
         })?;
         let written = buffer.write(to as u64, &values);
-        written.map_err(|source| self.context_refused(source))
+        let written = written.map_err(|source| self.context_refused(source));
+        written.map(|_| ())
     }
 
     /// Copies `count` elements from element `start` on to another variable of the same device, from its element `to`

@@ -134,7 +134,7 @@ impl<'d> Target<'d> {
         let range = self.range(what, start, count)?;
         after.wait_for_others(self.device, self.name, what)?;
         if range.is_empty() {
-            return Ok(ReadBack::ready(self.device, Vec::new()));
+            return Ok(ReadBack::ready(Vec::new()));
         }
         let placed = match &self.place {
             Place::Memory(placed) => placed,
@@ -143,7 +143,7 @@ impl<'d> Target<'d> {
                     let part = value.get(range.start as usize..range.end as usize);
                     part.map(<[u8]>::to_vec).unwrap_or_default()
                 });
-                return Ok(ReadBack::ready(self.device, bytes));
+                return Ok(ReadBack::ready(bytes));
             }
         };
         // Whole words are copied; the surroundings of the range are cut off on the way.

@@ -187,17 +187,17 @@ impl LaunchGraph {
             shared: Arc::clone(&node.launch.kernel.device),
         };
         let before: Vec<&Event> = node.after.iter().map(|&at| &events[at]).collect();
-        let is_foreign = |event: &&Event| !Arc::ptr_eq(&event.device, &device.shared);
+        let is_foreign = |event: &&Event| {
+            let owner = event.device.as_ref();
+            owner.is_some_and(|owner| !Arc::ptr_eq(owner, &device.shared))
+        };
         if before.iter().any(is_foreign) {
             let mut flushed: Vec<&Arc<DeviceShared>> = Vec::new();
-            for event in events {
-                if !flushed
-                    .iter()
-                    .any(|known| Arc::ptr_eq(known, &event.device))
-                {
+            for owner in events.iter().filter_map(|event| event.device.as_ref()) {
+                if !flushed.iter().any(|known| Arc::ptr_eq(known, owner)) {
                     // Failures are told by the events.
-                    let _ = event.device.flush();
-                    flushed.push(&event.device);
+                    let _ = owner.flush();
+                    flushed.push(owner);
                 }
             }
         }

@@ -177,18 +177,6 @@ pub(crate) fn copied<T: Copy>(what: &'static str, values: &[T]) -> Result<Vec<T>
     Ok(copy)
 }
 
-/// The values of `bytes`, at any alignment; the last value is filled up with zeros.
-///
-/// # Errors
-/// [`MemoryError::HostMemory`].
-pub(crate) fn values_of<T: Pod>(what: &'static str, bytes: &[u8]) -> Result<Vec<T>, MemoryError> {
-    let len = bytes.len().div_ceil(size_of::<T>().max(1));
-    let mut values = zeroed::<T>(what, len)?;
-    let to: &mut [u8] = bytemuck::cast_slice_mut(&mut values);
-    to[..bytes.len()].copy_from_slice(bytes);
-    Ok(values)
-}
-
 /// Repeats `pattern` over `target`, from the pattern's beginning on.
 pub(crate) fn repeat(target: &mut [u8], pattern: &[u8]) {
     if let [one] = pattern {
@@ -235,13 +223,6 @@ mod tests {
         assert_eq!(zeroed::<u32>("a test", 3).unwrap(), [0; 3]);
         assert_eq!(zeroed::<u32>("a test", 0).unwrap(), []);
         assert_eq!(copied("a test", &[1u16, 2]).unwrap(), [1, 2]);
-        let bytes = [9, 1, 0, 2, 0, 3];
-        assert_eq!(values_of::<u16>("a test", &bytes[1..]).unwrap(), [1, 2, 3]);
-        assert_eq!(
-            values_of::<u32>("a test", &bytes[1..]).unwrap(),
-            [0x2_0001, 3]
-        );
-        assert_eq!(values_of::<u64>("a test", &[]).unwrap(), []);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytemuck::Pod;
+use smallvec::SmallVec;
 
 use super::MemoryError;
 use super::buffer::{DeviceBuffer, bounds};
@@ -18,9 +19,10 @@ use super::places::check_words;
 use super::staging::{self, AWAIT_READ, Band, Coming, Far, Missing, Piece, Rows};
 use super::staging::{check_submitted, pump, receive};
 use super::texture::TextureShared;
-use crate::device::DeviceShared;
+use crate::clock::Instant;
 use crate::device::outcome::{ExecutionError, Outcome};
 use crate::device::wait::lock;
+use crate::device::{DeviceShared, Event};
 use crate::error_text::debug_by_text;
 use crate::span::span;
 
@@ -55,8 +57,9 @@ debug_by_text!(ReadError {
 /// them.
 #[must_use = "a read-back that nobody asks for its values was a copy for nothing"]
 pub struct ReadBack<T> {
-    device: Arc<DeviceShared>,
     state: Mutex<State>,
+    /// The devices that the bytes come from, which settle the writers. None where the host had all of them.
+    devices: SmallVec<[Arc<DeviceShared>; 1]>,
     /// Launches of uncertain outcome among the writers of the read bytes.
     depends_on: Vec<Arc<Outcome>>,
     /// How the values lie in the bytes that are coming, where they are texels.
@@ -66,10 +69,33 @@ pub struct ReadBack<T> {
 
 /// Where the values are.
 enum State {
-    Coming(Arc<Coming>),
+    /// In parts, one behind the other.
+    Coming(Arc<[Part]>),
+    Taken,
+}
+
+/// Some of the bytes, without gaps behind those before.
+pub(super) enum Part {
+    Coming(Arc<DeviceShared>, Coming),
     /// They were here from the beginning.
     Here(Vec<u8>),
-    Taken,
+}
+
+impl Part {
+    fn len(&self) -> usize {
+        match self {
+            Self::Coming(_, coming) => coming.len(),
+            Self::Here(bytes) => bytes.len(),
+        }
+    }
+
+    /// What is on its way, with the device that it comes from.
+    fn coming(&self) -> Option<(&Arc<DeviceShared>, &Coming)> {
+        match self {
+            Self::Coming(device, coming) => Some((device, coming)),
+            Self::Here(_) => None,
+        }
+    }
 }
 
 /// The name of a read-back.
@@ -169,7 +195,7 @@ impl<T: Pod> DeviceBuffer<T> {
     fn begin(&self, bytes: Range<u64>) -> Result<ReadBack<T>, MemoryError> {
         let device = &self.shared.device;
         if bytes.is_empty() {
-            return Ok(ReadBack::ready(device, Vec::new()));
+            return Ok(ReadBack::ready(Vec::new()));
         }
         let piece = Piece { bytes };
         let (buffer, words, range) = (self.shared.raw.clone(), piece.words(), piece.bytes.clone());
@@ -213,31 +239,47 @@ impl<T> ReadBack<T> {
         drop(queue);
         check_submitted("a read", &batch)?;
         let coming = Coming::begin(&device.raw, batch, memory, piece);
+        let part = Part::Coming(Arc::clone(device), coming);
+        let read_back = Self::of_parts(vec![part], depends_on);
         Ok(Self {
-            device: Arc::clone(device),
-            state: Mutex::new(State::Coming(Arc::new(coming))),
-            depends_on,
             rows: far.rows(),
-            element: PhantomData,
+            ..read_back
         })
     }
 
     /// Values that are here already.
-    pub(crate) fn ready(device: &Arc<DeviceShared>, bytes: Vec<u8>) -> Self {
+    pub(crate) fn ready(bytes: Vec<u8>) -> Self {
+        Self::of_parts(vec![Part::Here(bytes)], Vec::new())
+    }
+
+    /// Values whose bytes are those of all parts, of which `depends_on` are the writers of unknown outcome.
+    pub(super) fn of_parts(parts: Vec<Part>, depends_on: Vec<Arc<Outcome>>) -> Self {
+        let mut devices: SmallVec<[Arc<DeviceShared>; 1]> = SmallVec::new();
+        for (device, _) in parts.iter().filter_map(Part::coming) {
+            if !devices.iter().any(|known| Arc::ptr_eq(known, device)) {
+                devices.push(Arc::clone(device));
+            }
+        }
         Self {
-            device: Arc::clone(device),
-            state: Mutex::new(State::Here(bytes)),
-            depends_on: Vec::new(),
+            state: Mutex::new(State::Coming(parts.into())),
+            devices,
+            depends_on,
             rows: None,
             element: PhantomData,
         }
     }
 
+    /// With further writers of unknown outcome.
+    pub(super) fn behind(mut self, outcomes: Vec<Arc<Outcome>>) -> Self {
+        self.depends_on.extend(outcomes);
+        self
+    }
+
     /// The same bytes as values of another type, of which they have to be a whole number.
     pub(crate) fn cast<U>(self) -> ReadBack<U> {
         ReadBack {
-            device: self.device,
             state: self.state,
+            devices: self.devices,
             depends_on: self.depends_on,
             rows: self.rows,
             element: PhantomData,
@@ -275,60 +317,72 @@ impl<T: Pod> ReadBack<T> {
     }
 
     fn take(&self, timeout: Option<Duration>) -> Result<Vec<T>, ReadError> {
-        if let Some(coming) = self.coming() {
-            coming.arrive(&self.device.submissions, timeout)?;
-        }
+        self.arrive(timeout)?;
         self.open()
     }
 
-    fn coming(&self) -> Option<Arc<Coming>> {
+    /// Waits for all of the bytes, at most `timeout`.
+    pub(super) fn arrive(&self, timeout: Option<Duration>) -> Result<(), ReadError> {
+        let Some(parts) = self.parts() else {
+            return Ok(());
+        };
+        let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+        for (device, coming) in parts.iter().filter_map(Part::coming) {
+            let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+            coming.arrive(&device.submissions, left)?;
+        }
+        Ok(())
+    }
+
+    fn parts(&self) -> Option<Arc<[Part]>> {
         match &*lock(&self.state) {
-            State::Coming(coming) => Some(Arc::clone(coming)),
-            State::Here(_) | State::Taken => None,
+            State::Coming(parts) => Some(Arc::clone(parts)),
+            State::Taken => None,
         }
     }
 
     /// The values, out of what has arrived.
     fn open(&self) -> Result<Vec<T>, ReadError> {
-        let taken = self.take_state();
-        let values = match taken {
-            State::Coming(coming) => {
-                let bytes = self
-                    .rows
-                    .map_or(coming.len(), |rows| rows.joined() as usize);
-                let len = bytes / size_of::<T>().max(1);
-                host_memory::filled(WHAT, len, |to| read_all(&coming, self.rows, to))?
-            }
-            State::Here(bytes) => host_memory::values_of(WHAT, &bytes)?,
-            State::Taken => return Err(ReadError::Taken),
+        let State::Coming(parts) = self.take_state() else {
+            return Err(ReadError::Taken);
         };
-        settle_all(&self.device, &self.depends_on)?;
+        let all = || parts.iter().map(Part::len).sum();
+        let bytes = self.rows.map_or_else(all, |rows| rows.joined() as usize);
+        let len = bytes / size_of::<T>().max(1);
+        let values = host_memory::filled(WHAT, len, |to| read_all(&parts, self.rows, to))?;
+        self.settle()?;
         Ok(values)
     }
 
     /// Whether what the writers have to say is known, as far as this thread may not wait for that.
     fn is_settled(&self) -> bool {
-        if self.depends_on.is_empty() || !self.device.submissions.never_blocks() {
+        let mut devices = self.devices.iter();
+        if self.depends_on.is_empty() || !devices.any(|device| device.submissions.never_blocks()) {
             return true;
         }
-        self.device.settle();
+        self.devices.iter().for_each(|device| device.settle());
         self.depends_on.iter().all(|outcome| {
             outcome.resolve();
             outcome.is_settled()
         })
     }
 
+    /// Waits for what the writers have to say, which have ended.
+    fn settle(&self) -> Result<(), ReadError> {
+        settle_by(
+            self.devices.iter().map(|device| &**device),
+            &self.depends_on,
+        )
+    }
+
     /// Waits for the values, of which the bytes go to `to`.
-    fn wait_for_bytes(self, to: Destination<'_>) -> Result<(), ReadError> {
-        if let Some(coming) = self.coming() {
-            coming.arrive(&self.device.submissions, None)?;
-        }
-        match self.take_state() {
-            State::Coming(coming) => read_all(&coming, self.rows, to)?,
-            State::Here(bytes) => to.put(&bytes),
-            State::Taken => return Err(ReadError::Taken),
-        }
-        settle_all(&self.device, &self.depends_on)
+    pub(super) fn wait_for_bytes(self, to: Destination<'_>) -> Result<(), ReadError> {
+        self.arrive(None)?;
+        let State::Coming(parts) = self.take_state() else {
+            return Err(ReadError::Taken);
+        };
+        read_all(&parts, self.rows, to)?;
+        self.settle()
     }
 
     fn take_state(&self) -> State {
@@ -336,11 +390,22 @@ impl<T: Pod> ReadBack<T> {
     }
 }
 
-fn read_all(coming: &Coming, rows: Option<Rows>, to: Destination<'_>) -> Result<(), ReadError> {
-    Ok(coming.read(|bytes| match rows {
-        Some(rows) => rows.join(bytes, to),
-        None => pump::copy(bytes, to),
-    })?)
+fn read_all(parts: &[Part], rows: Option<Rows>, mut to: Destination<'_>) -> Result<(), ReadError> {
+    for part in parts {
+        let here = match rows {
+            // The rows are the part's, and the destination theirs.
+            Some(_) => to.split_off(usize::MAX),
+            None => to.split_off(part.len()),
+        };
+        match part {
+            Part::Coming(_, coming) => coming.read(|bytes| match rows {
+                Some(rows) => rows.join(bytes, here),
+                None => pump::copy(bytes, here),
+            })?,
+            Part::Here(bytes) => here.put(bytes),
+        }
+    }
+    Ok(())
 }
 
 /// Waits for what launches have to say that have ended.
@@ -351,10 +416,18 @@ pub(super) fn settle_all(
     device: &DeviceShared,
     outcomes: &[Arc<Outcome>],
 ) -> Result<(), ReadError> {
+    settle_by([device].into_iter(), outcomes)
+}
+
+/// As [`settle_all`], for launches of several devices.
+fn settle_by<'d>(
+    devices: impl Iterator<Item = &'d DeviceShared>,
+    outcomes: &[Arc<Outcome>],
+) -> Result<(), ReadError> {
     if outcomes.is_empty() {
         return Ok(());
     }
-    device.settle();
+    devices.for_each(DeviceShared::settle);
     outcomes.iter().for_each(|outcome| outcome.resolve());
     match outcomes.iter().find_map(|outcome| outcome.failure()) {
         Some(error) => Err(error.into()),
@@ -362,13 +435,14 @@ pub(super) fn settle_all(
     }
 }
 
-impl<T: Pod> Future for ReadBack<T> {
-    type Output = Result<Vec<T>, ReadError>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if let Some(coming) = self.coming() {
+impl<T: Pod> ReadBack<T> {
+    /// Whether the values can be taken without a wait. Wakes the task when they may be.
+    pub(super) fn poll_bytes(&self, context: &mut Context<'_>) -> Poll<Result<(), ReadError>> {
+        let parts = self.parts();
+        let coming = || parts.iter().flat_map(|parts| parts.iter());
+        for (device, coming) in coming().filter_map(Part::coming) {
             // A thread that polls futures there waits with the thread that the kernel waits for.
-            let submissions = &self.device.submissions;
+            let submissions = &device.submissions;
             let may = submissions.may_submit_behind(coming.batch(), WHAT);
             if let Err(error) = may {
                 return Poll::Ready(Err(Arc::new(error).into()));
@@ -378,9 +452,7 @@ impl<T: Pod> Future for ReadBack<T> {
             match coming.arrive(submissions, Some(Duration::ZERO)) {
                 Ok(()) => {}
                 Err(Missing::Deadline) => {
-                    let device = &self.device;
-                    let waker = context.waker();
-                    (device.waiter).wake_after(&device.submissions, coming.batch(), waker);
+                    (device.waiter).wake_after(submissions, coming.batch(), context.waker());
                     return Poll::Pending;
                 }
                 Err(error) => return Poll::Ready(Err(error.into())),
@@ -388,13 +460,29 @@ impl<T: Pod> Future for ReadBack<T> {
         }
         if !self.is_settled() {
             // Status records of the writers are on their way, which were mapped before these bytes.
-            if let Some(coming) = self.coming() {
-                let device = &self.device;
-                (device.waiter).wake_after(&device.submissions, coming.batch(), context.waker());
+            if let Some((device, coming)) = coming().filter_map(Part::coming).last() {
+                let submissions = &device.submissions;
+                (device.waiter).wake_after(submissions, coming.batch(), context.waker());
                 return Poll::Pending;
             }
         }
-        Poll::Ready(self.open())
+        Poll::Ready(Ok(()))
+    }
+
+    /// The end of the device's last copy; `None` for what the host had.
+    pub(super) fn event(&self) -> Option<Event> {
+        let parts = self.parts()?;
+        let (device, coming) = parts.iter().filter_map(Part::coming).last()?;
+        Some(Event::of_batch(device, Arc::clone(coming.batch())))
+    }
+}
+
+impl<T: Pod> Future for ReadBack<T> {
+    type Output = Result<Vec<T>, ReadError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.poll_bytes(context)
+            .map(|there| there.and_then(|()| self.open()))
     }
 }
 

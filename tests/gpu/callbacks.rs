@@ -18,10 +18,11 @@ const LONG: Duration = Duration::from_secs(60);
 /// What a callback of the program does with a buffer, and what the calls around it do.
 type Command = fn(&Buffer<u32>, &Kernels) -> Result<(), BufferError>;
 
-const COMMANDS: [(&str, Command); 9] = [
-    ("write", |data, _| data.write(0, &[7; 8])),
-    ("fill", |data, _| data.fill(7, 0..8)),
+const COMMANDS: [(&str, Command); 10] = [
+    ("write", |data, _| data.write(0, &[7; 8]).map(drop)),
+    ("fill", |data, _| data.fill(7, 0..8).map(drop)),
     ("read", |data, _| data.read_range(0..8).map(drop)),
+    ("read_back", |data, _| data.read_back(0..8).map(drop)),
     ("map", |data, _| data.map(0..8).map(drop)),
     ("map_mut", |data, _| data.map_mut(0..8).map(drop)),
     ("prefetch", |data, on| data.prefetch(&on.device).map(drop)),

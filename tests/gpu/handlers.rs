@@ -49,7 +49,7 @@ type Wait = fn(&Scene, &Event) -> Answer;
 /// What a wait for the device gave.
 type Waited = Result<(), Arc<ExecutionError>>;
 
-const WAITS: [(&str, Wait); 20] = [
+const WAITS: [(&str, Wait); 21] = [
     ("Event::wait", |_, event| Ok(event.wait()?)),
     ("Event::wait_timeout", |_, event| {
         Ok(event.wait_timeout(MINUTE)?)
@@ -92,6 +92,9 @@ const WAITS: [(&str, Wait); 20] = [
         Ok(scene.out.read().map(drop)?)
     }),
     ("Buffer::read", |scene, _| Ok(scene.own.read().map(drop)?)),
+    ("Buffer::read_back", |scene, _| {
+        Ok(scene.own.read_back(..).map(drop)?)
+    }),
     ("Buffer::map", |scene, _| Ok(scene.own.map(..).map(drop)?)),
     ("Buffer::evict", |scene, _| {
         Ok(scene.own.evict(&scene.device)?)
@@ -100,7 +103,7 @@ const WAITS: [(&str, Wait); 20] = [
         Ok(scene.shared.read().map(drop)?)
     }),
     ("Buffer::write in the heap", |scene, _| {
-        Ok(scene.shared.write(0, &[7])?)
+        Ok(scene.shared.write(0, &[7]).map(drop)?)
     }),
     ("a launch of another device", |scene, _| {
         Ok(scene.other.add(&scene.own, 0).map(drop)?)

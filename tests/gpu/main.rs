@@ -23,6 +23,7 @@ mod buffers;
 mod buffers_ahead;
 mod buffers_blocks;
 mod buffers_common;
+mod buffers_events;
 mod buffers_exchange;
 mod buffers_host;
 mod buffers_lent;
@@ -197,6 +198,7 @@ fn main() -> std::process::ExitCode {
         buffers_ahead::CASES,
         buffers_blocks::CASES,
         buffers_common::CASES,
+        buffers_events::CASES,
         buffers_exchange::CASES,
         buffers_host::CASES,
         buffers_lent::CASES,

@@ -35,6 +35,9 @@ impl Event {
     /// far as the ends can be told apart. A panic in a callback is logged and goes no further. A pending callback keeps
     /// the device alive; when the process ends, pending callbacks are not run.
     ///
+    /// What the host has done by itself, such as a write of a [`Buffer`](crate::Buffer), has no device: each callback gets a
+    /// thread of its own.
+    ///
     /// Where no thread can be started, the calling thread waits for the command and runs `callback`. In a browser
     /// `callback` is a task of the page.
     ///
@@ -67,7 +70,10 @@ impl Event {
 
     #[cfg(not(web))]
     fn call_on_thread(&self, callback: impl FnOnce(Ended) + Send + 'static) {
-        let queue = &self.device.callbacks;
+        let Some(device) = &self.device else {
+            return call_apart(callback);
+        };
+        let queue = &device.callbacks;
         if !queue.has_thread() {
             callback(result_of(self.wait()));
             return;
@@ -77,6 +83,29 @@ impl Event {
             queue: Arc::clone(&queue.tasks),
         });
         task.wake();
+    }
+}
+
+/// Runs the callback of a command that the host has done, which has no device with a thread for callbacks.
+#[cfg(not(web))]
+fn call_apart(callback: impl FnOnce(Ended) + Send + 'static) {
+    let callback: Arc<Mutex<Option<Callback>>> = Arc::new(Mutex::new(Some(Box::new(callback))));
+    let call = {
+        let callback = Arc::clone(&callback);
+        move || {
+            let taken = lock(&callback).take();
+            if let Some(callback) = taken {
+                exit::inside(|| run(callback, Ok(())));
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("tombolo-callback".into());
+    if let Err(error) = thread.spawn(call) {
+        log::error!("no thread for a callback ({error}): the calling thread runs it");
+        let left = lock(&callback).take();
+        if let Some(callback) = left {
+            run(callback, Ok(()));
+        }
     }
 }
 

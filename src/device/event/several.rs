@@ -88,11 +88,12 @@ impl Event {
     /// submitted then.
     fn first_to_end<'e>(events: &[&'e Self], deadline: Option<Instant>) -> Option<&'e Self> {
         let (first, others) = events.split_first()?;
-        let device = &first.device;
-        if !others
-            .iter()
-            .all(|event| Arc::ptr_eq(&event.device, device))
-        {
+        let device = first.device.as_ref()?;
+        let is_same = |event: &&Self| {
+            let owner = event.device.as_ref();
+            owner.is_some_and(|owner| Arc::ptr_eq(owner, device))
+        };
+        if !others.iter().all(is_same) {
             return None;
         }
         let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
@@ -123,10 +124,10 @@ impl Event {
 
     /// Waits until the batch of the command has ended, with whatever result.
     fn wait_for_end(&self, deadline: Option<Instant>) {
-        if let Ok(Some(batch)) = self.submitted(deadline) {
+        if let Ok(Some((device, batch))) = self.submitted(deadline) {
             let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
             // The result is asked for by waits for the event.
-            let _ = self.device.submissions.wait(batch, left);
+            let _ = device.submissions.wait(batch, left);
         }
     }
 

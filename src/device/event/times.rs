@@ -64,7 +64,8 @@ impl Event {
                 reason: error.to_string(),
             });
         }
-        let times = timing.times(&self.device.submissions);
+        let device = self.device.as_ref();
+        let times = device.and_then(|device| timing.times(&device.submissions));
         let (started, ended) = times.ok_or(ProfilingError::Unreadable)?;
         Ok(GpuTimes { started, ended })
     }

@@ -31,6 +31,7 @@ use super::exchange::{Crate, Exchange};
 use super::hop::End;
 use super::root::{Root, State};
 use crate::device::outcome::Outcome;
+use crate::device::queue::Batch;
 use crate::device::{DeviceShared, unique_id};
 use crate::memory::buffer::BufferShared;
 use crate::memory::migrate::{Access, Content, Place, Places, Plan, Want};
@@ -328,7 +329,7 @@ impl Root {
         if !joins(device) {
             return false;
         }
-        let Living::Together { mut memory, why } = std::mem::take(&mut state.living) else {
+        let Living::Together { memory, why } = std::mem::take(&mut state.living) else {
             return false;
         };
         let joined = self.context().exchange.import(&memory, device);
@@ -421,22 +422,7 @@ impl State {
             return Ok(());
         };
         let device = Arc::clone(&copy.shared.device);
-        for (other, batch) in self.before(&device, place, range, access) {
-            let may = (other.submissions).may_wait_for(
-                &batch,
-                None,
-                "memory in common",
-                "`.await` the event of the other device's launch first",
-            );
-            may.map_err(Arc::new)?;
-            if batch.submission().is_none() {
-                // Failures are reported by the batch's events.
-                other.complete_dependencies(None);
-                other.submit(&batch);
-            }
-            End::of(&other, batch).await_it();
-        }
-        Ok(())
+        await_all(self.before(&device, place, range, access))
     }
 
     /// The outcomes on which the bytes of `range` at `place` depend.
@@ -461,6 +447,29 @@ impl State {
         }
         found
     }
+}
+
+/// Waits for commands of other devices in memory that several devices see.
+///
+/// # Errors
+/// [`BufferError::Execution`] with [`ExecutionError::InHandler`](crate::device::ExecutionError::InHandler).
+pub(super) fn await_all(commands: Vec<(Arc<DeviceShared>, Arc<Batch>)>) -> Result<(), BufferError> {
+    for (device, batch) in commands {
+        let may = (device.submissions).may_wait_for(
+            &batch,
+            None,
+            "memory in common",
+            "`.await` the event of the other device's launch first",
+        );
+        may.map_err(Arc::new)?;
+        if batch.submission().is_none() {
+            // Failures are reported by the batch's events.
+            device.complete_dependencies(None);
+            device.submit(&batch);
+        }
+        End::of(&device, batch).await_it();
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -116,6 +116,11 @@ impl Download {
         }
     }
 
+    /// The bytes on their way, for a wait of another kind.
+    pub(super) fn into_coming(self) -> Coming {
+        self.coming
+    }
+
     /// The submissions of the device.
     pub(super) fn submissions(&self) -> &Arc<Submissions> {
         &self.submissions

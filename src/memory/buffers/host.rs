@@ -83,35 +83,36 @@ impl<T: Pod> Buffer<T> {
         Ok(values)
     }
 
-    /// Writes `values` from element `start` on. The values are taken at once: commands enqueued before read the old
-    /// values, and commands enqueued later the new ones.
+    /// Writes `values` from element `start` on. The values are taken at once, into the buffer's memory of the host: commands
+    /// enqueued before read the old values, and commands enqueued later the new ones. The event is complete.
     ///
     /// # Errors
     /// [`BufferError::OutOfRange`], [`BufferError::Mapped`]; [`BufferError::Memory`] without host memory for the
     /// buffer. For a buffer in the heap, after a wait for its launches, [`BufferError::Heap`], as [`Buffer::read`].
-    pub fn write(&self, start: u64, values: &[T]) -> Result<(), BufferError> {
+    pub fn write(&self, start: u64, values: &[T]) -> Result<Event, BufferError> {
         const WHAT: &str = "write";
         let range = self.byte_range(WHAT, start..start.saturating_add(values.len() as u64))?;
         let bytes: &[u8] = bytemuck::cast_slice(values);
         let all = 0..bytes.len();
         (self.root).change(WHAT, &range, None, [all].into_iter(), |to, _| {
             to.copy_from_slice(bytes);
-        })
+        })?;
+        Ok(Event::of_host())
     }
 
     /// Sets a range of elements to `value`, on a device with memory for the buffer, or else on the host. Works for
-    /// every element size and alignment.
+    /// every element size and alignment. The event is the device's, or complete where the host has made the fill.
     ///
     /// # Errors
     /// [`BufferError::OutOfRange`], [`BufferError::Mapped`]; [`BufferError::Memory`] when the device refuses, or
     /// without host memory for the buffer. For a buffer in the heap, after a wait for its launches,
     /// [`BufferError::Heap`], as [`Buffer::read`].
-    pub fn fill(&self, value: T, range: impl RangeBounds<u64>) -> Result<(), BufferError> {
+    pub fn fill(&self, value: T, range: impl RangeBounds<u64>) -> Result<Event, BufferError> {
         const WHAT: &str = "fill";
         let range = self.byte_range(WHAT, range)?;
         let _span = span!("fill", bytes = range.end - range.start);
         if range.is_empty() {
-            return Ok(());
+            return Ok(Event::of_host());
         }
         let mut state = self.root.enter(WHAT)?;
         state.check_maps(WHAT, &range, true, None)?;
@@ -123,13 +124,14 @@ impl<T: Pod> Buffer<T> {
         let Some(place) = places.iter().max_by_key(most).copied() else {
             drop(state);
             let all = 0..(range.end - range.start) as usize;
-            return (self.root).change(WHAT, &range, None, [all].into_iter(), |to, _| {
+            (self.root).change(WHAT, &range, None, [all].into_iter(), |to, _| {
                 host_memory::repeat(to, pattern);
-            });
+            })?;
+            return Ok(Event::of_host());
         };
         state.after_others(place, &range, Access::Overwrite)?;
         let Some(copy) = state.copy(place) else {
-            return Ok(());
+            return Ok(Event::of_host());
         };
         let (shared, at) = (Arc::clone(&copy.shared), copy.at(&range));
         let device = &shared.device;
@@ -139,16 +141,18 @@ impl<T: Pod> Buffer<T> {
         queue.commit();
         drop(queue);
         state.wrote_on_device(self.root.context(), device, place, range, &batch);
-        Ok(())
+        Ok(Event::of_batch(device, batch))
     }
 
     /// Copies this part to `to`, a part of as many elements: on the device with the last use of this buffer, or else, and
-    /// where that device has no room for both, on the host. The old bytes of `to` are not moved. Two parts of one buffer must have no bytes in common.
+    /// where that device has no room for both, on the host. The old bytes of `to` are not moved. Two parts of one buffer must
+    /// have no bytes in common. The event is the device's; where the host copies, after a wait for the bytes of this part, it is
+    /// complete.
     ///
     /// # Errors
     /// [`BufferError::OutOfRange`] if the lengths differ; [`BufferError::Overlap`]; as [`Buffer::prefetch`] for both, but for
     /// a lack of room, or as [`Buffer::read`] and [`Buffer::write`] where the host copies; [`BufferError::Mapped`].
-    pub fn copy_to(&self, to: &Buffer<T>) -> Result<(), BufferError> {
+    pub fn copy_to(&self, to: &Buffer<T>) -> Result<Event, BufferError> {
         const WHAT: &str = "copy";
         if self.len != to.len {
             return Err(BufferError::OutOfRange {
@@ -390,7 +394,7 @@ fn copy_on(
     what: &'static str,
     from: PartView,
     to: PartView,
-) -> Result<(), BufferError> {
+) -> Result<Event, BufferError> {
     let roots = roots([&from, &to].into_iter());
     let mut residency = ResidencyGuard::begin(device, &device.context.buffers, &roots)?;
     let uses = [(from, Access::Read), (to, Access::Overwrite)].map(|(part, access)| Use {
@@ -410,5 +414,5 @@ fn copy_on(
     drop(queue);
     residency.recorded(&uses, &batch, None);
     residency.poison(&target.part, &inherits);
-    Ok(())
+    Ok(Event::of_batch(device, batch))
 }

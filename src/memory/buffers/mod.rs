@@ -4,7 +4,7 @@
 //! planner ([`migrate`](super::migrate)) keeps these books and decides about moves. This module has memory made
 //! ([`evict`]), makes the copies ([`carry`], [`export`], [`ahead`], over [`download`], [`hop`] and [`exchange`], with the books
 //! of [`slots`], through the device's staging memory ([`staging`](super::staging)); from and to the host's memory itself where
-//! that is lent to a device (`lent`)), keeps the host's side ([`host`], [`map`]), and recovers after the loss of
+//! that is lent to a device (`lent`)), keeps the host's side ([`host`], [`map`], [`read_back`]), and recovers after the loss of
 //! a device ([`losses`]). Launches go through [`residency_guard`].
 //!
 //! - Everything is decided when a command is enqueued, with the buffer locked: the order of enqueuing is the order of
@@ -35,6 +35,7 @@ mod losses;
 mod map;
 mod places;
 mod read;
+mod read_back;
 pub(crate) mod residency_guard;
 mod root;
 mod settle;

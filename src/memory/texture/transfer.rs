@@ -153,7 +153,7 @@ impl<T: Pod> DeviceTexture<T> {
         let region = self.checked(READ, region.into())?;
         let device = &self.shared.device;
         let Some(band) = self.bands(region, u64::MAX).next() else {
-            return Ok(ReadBack::ready(device, Vec::new()));
+            return Ok(ReadBack::ready(Vec::new()));
         };
         let (bytes, limit) = (band.rows.spread(), device.limits.max_buffer_size);
         if bytes > limit {

@@ -141,11 +141,11 @@ fn buffers_of_the_context_at_every_byte(f: &Fixture) {
                     let start = slot * SLOT + offset;
                     let range = start as u64..(start + len) as u64;
                     match slot % 4 {
-                        0 => buffer.write(range.start, &source_bytes[..len]).unwrap(),
-                        1 => buffer.fill(source_bytes[0], range.clone()).unwrap(),
+                        0 => drop(buffer.write(range.start, &source_bytes[..len]).unwrap()),
+                        1 => drop(buffer.fill(source_bytes[0], range.clone()).unwrap()),
                         2 => {
                             let from = source.slice(1..1 + len as u64).unwrap();
-                            from.copy_to(&buffer.slice(range.clone()).unwrap()).unwrap();
+                            drop(from.copy_to(&buffer.slice(range.clone()).unwrap()).unwrap());
                         }
                         _ => {
                             let mut mapped = buffer.map_mut(range.clone()).unwrap();
