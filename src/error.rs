@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::buffers::migrate::MigrateError;
-use crate::buffers::{BufferError, MemoryError, ReadError, RectError};
+use crate::buffers::{BufferError, MemoryError, PinnedError, ReadError, RectError};
 use crate::calls::{PortsError, ServiceError};
 use crate::device::{
     DeviceError, ExecutionError, ImportError, LiveError, PauseError, PipelineCacheError,
@@ -175,6 +175,13 @@ from_each! {
 impl From<Arc<ExecutionError>> for Error {
     fn from(error: Arc<ExecutionError>) -> Self {
         Arc::unwrap_or_clone(error).into()
+    }
+}
+
+/// Drops the vector.
+impl<T: bytemuck::Pod> From<PinnedError<T>> for Error {
+    fn from(error: PinnedError<T>) -> Self {
+        error.error.into()
     }
 }
 

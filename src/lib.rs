@@ -270,7 +270,7 @@ pub mod buffers {
     pub use crate::memory::{
         ArgumentMoves, Buffer, BufferArgument, BufferError, BufferMemory, BufferStatistics,
         BufferView, CommonMemory, DeviceBuffer, ExchangeMemory, LaunchExplanation, LiveBuffer,
-        MappedRead, MappedWrite, MemoryError, PinnedVec, Placement,
+        MappedRead, MappedWrite, MemoryError, PinnedError, PinnedTransfer, PinnedVec, Placement,
         ReadBack, ReadError, Rect, RectError, TransferStatistics,
     };
 }

@@ -35,7 +35,7 @@ pub use heap::{
     HeapSize, HostAccess, MirrorStatistics, SharedHeap,
 };
 pub use live::LiveBuffer;
-pub use pinned::PinnedVec;
+pub use pinned::{PinnedError, PinnedTransfer, PinnedVec};
 pub use pointer::{PointerKind, Ptr};
 pub use readback::{ReadBack, ReadError};
 pub use rect::{Rect, RectError};

@@ -95,6 +95,7 @@ mod persistent_sliced_posts;
 mod persistent_threads;
 mod persistent_urgent;
 mod pinned;
+mod pinned_transfers;
 mod pointer_allocations;
 mod pointer_atomics;
 mod pointer_atomics64;
@@ -274,6 +275,7 @@ fn main() -> std::process::ExitCode {
         ring_ends::CASES,
         rings::CASES,
         pinned::CASES,
+        pinned_transfers::CASES,
         pointer_allocations::CASES,
         pointer_atomics::CASES,
         pointer_atomics64::CASES,

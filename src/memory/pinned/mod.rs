@@ -8,7 +8,8 @@
 //! 2. A device imports the memory at its first transfer, or at [`PinnedVec::import`], and keeps the import until the vector
 //!    or the device is dropped ([`imports`]). wgpu keeps the pages until the last submission that uses them has ended.
 //! 3. A transfer is one copy by the device, between the buffer and the import ([`direct`]). The transfer returns when the
-//!    copy has ended, since the slice is borrowed no longer than that.
+//!    copy has ended, since the slice is borrowed no longer than that. A transfer that is given the vector itself returns at
+//!    once, and gives the vector back with the end ([`transfer`]).
 //!
 //! Where a device cannot import the memory, or the bytes are no whole words, transfers go through staging memory as those
 //! of any other slice do. [`PinnedVec::import`] reports why, and [`TransferStatistics`](crate::buffers::TransferStatistics)
@@ -20,6 +21,7 @@ pub(crate) mod direct;
 mod imports;
 #[cfg(test)]
 mod tests;
+mod transfer;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,6 +34,7 @@ use bytemuck::Pod;
 pub(crate) use self::imports::Imports;
 #[cfg(embedded)]
 pub(crate) use self::imports::Span;
+pub use self::transfer::{PinnedError, PinnedTransfer};
 
 use super::MemoryError;
 use crate::device::window::Window;
@@ -45,7 +48,9 @@ const GRAIN: u64 = 64 << 10;
 /// Transfers between the slices of a pinned vector and a [`DeviceBuffer`](crate::DeviceBuffer) take no staging memory and
 /// no copy by the host: [`read_into`](crate::DeviceBuffer::read_into) of any size, and large
 /// [`write`](crate::DeviceBuffer::write)s to a device that has nothing else to do, which then return when the bytes are
-/// there. The bytes have to be whole words of 4 bytes on both sides; others go through staging memory.
+/// there. [`write_pinned`](crate::DeviceBuffer::write_pinned) and [`read_pinned`](crate::DeviceBuffer::read_pinned) take the
+/// vector and give it back with the end, so that nobody waits. The bytes have to be whole words of 4 bytes on both sides; others
+/// go through staging memory.
 ///
 /// Pages of the memory stay in the memory of the machine once a device has imported them; systems limit how much of that a
 /// process may have.
@@ -109,7 +114,7 @@ impl<T: Pod> Deref for PinnedVec<T> {
         };
         // SAFETY: the region has committed memory for `len` values, zeroed or written as values of plain data since, and at
         // the start of a page, whose alignment is that of every such type. Devices write there only during a transfer that
-        // has borrowed the slice mutably (`direct`).
+        // has borrowed the slice mutably (`direct`), or that has the vector itself (`transfer`).
         unsafe { std::slice::from_raw_parts(region.start().cast(), self.len) }
     }
 }
@@ -121,7 +126,7 @@ impl<T: Pod> DerefMut for PinnedVec<T> {
             return &mut [];
         };
         // SAFETY: as above; the vector is the only owner of the region's bytes, and borrowed mutably. Devices read there
-        // only during a transfer that has borrowed the slice.
+        // only during a transfer that has borrowed the slice, or has the vector.
         unsafe { std::slice::from_raw_parts_mut(region.start().cast(), self.len) }
     }
 }
