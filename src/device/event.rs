@@ -85,6 +85,9 @@ pub struct Event {
     hooks: CompletionHooks,
 }
 
+/// The device of a command, and the batch that has it.
+type Command<'e> = (&'e Arc<DeviceShared>, &'e Arc<Batch>);
+
 impl Event {
     /// The event of a command of `batch`; without a batch, of a command with nothing to do, such as a launch of zero
     /// invocations.
@@ -107,8 +110,8 @@ impl Event {
         }
     }
 
-    /// The batch of the command, and the device that it is for.
-    fn command(&self) -> Option<(&Arc<DeviceShared>, &Arc<Batch>)> {
+    /// The command, if a device has something to do.
+    fn command(&self) -> Option<Command<'_>> {
         self.device.as_ref().zip(self.batch.as_ref())
     }
 
@@ -214,10 +217,7 @@ impl Event {
     }
 
     /// The batch of the command and its device, after flushing; `None` when there was none.
-    fn submitted(
-        &self,
-        deadline: Option<Instant>,
-    ) -> Result<Option<(&Arc<DeviceShared>, &Arc<Batch>)>, WaitError> {
+    fn submitted(&self, deadline: Option<Instant>) -> Result<Option<Command<'_>>, WaitError> {
         let Some((device, batch)) = self.command() else {
             return Ok(None);
         };

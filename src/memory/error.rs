@@ -68,8 +68,10 @@ pub enum MemoryError {
         /// Destination, in elements.
         to: Range<u64>,
     },
-    /// The buffers belong to different devices.
-    #[error("{what}: the buffers belong to different devices ({first}, {second})")]
+    /// The buffers belong to different devices, and the command is made by one.
+    #[error(
+        "{what}: the buffers belong to different devices ({first}, {second}): copy ranges of buffers with `copy_to`, or by way of the host"
+    )]
     OtherDevice {
         /// The command.
         what: &'static str,

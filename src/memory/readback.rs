@@ -329,7 +329,8 @@ impl<T: Pod> ReadBack<T> {
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         for (device, coming) in parts.iter().filter_map(Part::coming) {
             let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
-            coming.arrive(&device.submissions, left)?;
+            let arrived = coming.arrive(&device.submissions, left);
+            arrived.map_err(|missing| missed(device, missing))?;
         }
         Ok(())
     }
@@ -390,6 +391,18 @@ impl<T: Pod> ReadBack<T> {
     }
 }
 
+/// Why bytes did not come. Raises the flag of a device that is found to be lost, so that others are asked next.
+fn missed(device: &DeviceShared, missing: Missing) -> ReadError {
+    let is_loss = matches!(missing, Missing::Lost(_) | Missing::Refused(_));
+    if is_loss && !device.lost.is_raised() && !device.submissions.answers() {
+        device.lost.raise("it was destroyed, or answers no more");
+    }
+    match device.lost.get().filter(|_| is_loss) {
+        Some(reason) => Missing::Lost(reason).into(),
+        None => missing.into(),
+    }
+}
+
 fn read_all(parts: &[Part], rows: Option<Rows>, mut to: Destination<'_>) -> Result<(), ReadError> {
     for part in parts {
         let here = match rows {
@@ -398,10 +411,13 @@ fn read_all(parts: &[Part], rows: Option<Rows>, mut to: Destination<'_>) -> Resu
             None => to.split_off(part.len()),
         };
         match part {
-            Part::Coming(_, coming) => coming.read(|bytes| match rows {
-                Some(rows) => rows.join(bytes, here),
-                None => pump::copy(bytes, here),
-            })?,
+            Part::Coming(device, coming) => {
+                let read = coming.read(|bytes| match rows {
+                    Some(rows) => rows.join(bytes, here),
+                    None => pump::copy(bytes, here),
+                });
+                read.map_err(|missing| missed(device, missing))?;
+            }
             Part::Here(bytes) => here.put(bytes),
         }
     }
@@ -455,7 +471,7 @@ impl<T: Pod> ReadBack<T> {
                     (device.waiter).wake_after(submissions, coming.batch(), context.waker());
                     return Poll::Pending;
                 }
-                Err(error) => return Poll::Ready(Err(error.into())),
+                Err(missing) => return Poll::Ready(Err(missed(device, missing))),
             }
         }
         if !self.is_settled() {

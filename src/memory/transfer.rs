@@ -6,7 +6,7 @@ use bytemuck::Pod;
 
 use super::MemoryError;
 use super::buffer::DeviceBuffer;
-use super::buffers::End;
+use super::buffers::{End, copy_between};
 use super::places::{Place, copy, needed_of_target};
 use super::staging::{self, send};
 use crate::device::Event;
@@ -68,13 +68,18 @@ impl<T: Pod> DeviceBuffer<T> {
         copied.map(|()| Event::of_batch(device, batch))
     }
 
-    /// Copies `count` elements from element `start` of this buffer to element `to_start` of `to`, on
-    /// the device. Elements may have any size: exactly their bytes are written.
+    /// Copies `count` elements from element `start` of this buffer to element `to_start` of `to`. Elements may have any size:
+    /// exactly their bytes are written.
+    ///
+    /// A buffer of the same device is copied to on the device. A buffer of another device, of any context, gets the bytes
+    /// through the host, behind everything recorded before on either device; nobody waits for them, and the event is the
+    /// target's. For bytes that devices hand to each other again and again a [`Buffer`](crate::Buffer) knows shorter ways.
     ///
     /// # Errors
-    /// [`MemoryError::OutOfRange`], [`MemoryError::Overlap`] inside one buffer,
-    /// [`MemoryError::OtherDevice`]; [`MemoryError::OutOfMemory`] where there is no room for a scratch buffer. For imported
-    /// buffers [`MemoryError::MissingUsage`] and [`MemoryError::Misaligned`], as [`DeviceBuffer::write`].
+    /// [`MemoryError::OutOfRange`], [`MemoryError::Overlap`] inside one buffer;
+    /// [`MemoryError::OutOfMemory`] where there is no room for a scratch buffer, or for staging memory. For imported
+    /// buffers [`MemoryError::MissingUsage`] and [`MemoryError::Misaligned`], as [`DeviceBuffer::write`]. Between devices
+    /// [`MemoryError::Execution`] where one of them is gone, or this thread serves a call of the first.
     pub fn copy_to(
         &self,
         start: u64,
@@ -87,15 +92,8 @@ impl<T: Pod> DeviceBuffer<T> {
         let target = to.byte_range(WHAT, to_start, count)?;
         let _span = span!("copy", bytes = from.end - from.start);
         let device = &self.shared.device;
-        if !Arc::ptr_eq(device, &to.shared.device) {
-            return Err(MemoryError::OtherDevice {
-                what: WHAT,
-                first: device.capabilities.name.clone(),
-                second: to.shared.device.capabilities.name.clone(),
-            });
-        }
         if from.is_empty() {
-            return Ok(Event::complete(device));
+            return Ok(Event::complete(&to.shared.device));
         }
         let same = self.shared.raw == to.shared.raw;
         if same && from.start < target.end && target.start < from.end {
@@ -111,6 +109,9 @@ impl<T: Pod> DeviceBuffer<T> {
             WHAT,
             needed_of_target((source.start, source.padded), &goal, length),
         )?;
+        if !Arc::ptr_eq(device, &to.shared.device) {
+            return copy_between((&self.shared, &from), (&to.shared, &target, goal.padded));
+        }
         let mut queue = device.queue.lock(device);
         copy(&mut queue, device, &source, &goal, length)?;
         let depends_on = self.shared.depends_on(&from);

@@ -3,7 +3,7 @@
 use crate::cases;
 use crate::harness::Fixture;
 use tombolo::{
-    DeviceBuffer,
+    Constants, Device, DeviceBuffer, Program,
     buffers::{MemoryError, ReadError},
 };
 
@@ -22,7 +22,12 @@ cases![
     empty_buffers_work,
     too_large_is_told_from_no_room,
     raw_buffers_are_imported_and_exported,
-    buffers_of_other_devices_are_refused,
+    buffers_of_other_devices_are_copied_to,
+    copies_between_devices_keep_the_order,
+    copies_between_devices_of_every_alignment,
+    large_copies_between_devices_and_small_ones_after,
+    copies_between_devices_inherit_failures,
+    copies_from_a_lost_device_say_so,
 ];
 
 fn new_buffers_are_zero(f: &Fixture) {
@@ -220,12 +225,156 @@ fn raw_buffers_are_imported_and_exported(f: &Fixture) {
     assert_eq!(again.read().unwrap(), [5; 4]);
 }
 
-fn buffers_of_other_devices_are_refused(f: &Fixture) {
-    let other = f.open(|_| {});
-    let a = f.device.buffer(&[1u32; 4]).unwrap();
-    let b = other.buffer(&[2u32; 4]).unwrap();
-    assert!(matches!(
-        a.copy_to(0, &b, 0, 4).unwrap_err(),
-        MemoryError::OtherDevice { .. }
-    ));
+/// Devices of every adapter, of the same one, and of another context.
+fn others(f: &Fixture) -> Vec<Device> {
+    let adapters = f.context.adapters().into_iter();
+    let mut others: Vec<Device> = adapters
+        .map(|adapter| f.context.device_at(adapter.index).unwrap())
+        .collect();
+    others.push(f.open(|options| options.import_host_memory = false));
+    others.push(f.open_alone(|_| {}));
+    others
+}
+
+fn buffers_of_other_devices_are_copied_to(f: &Fixture) {
+    let values: Vec<u32> = (0..100).map(|i| i * 7 + 1).collect();
+    for other in others(f) {
+        let a = f.device.buffer(&values).unwrap();
+        let b = other.buffer(&[0xdead_beefu32; 60]).unwrap();
+        let event = a.copy_to(20, &b, 5, 30).unwrap();
+        let none = a.copy_to(3, &b, 60, 0).unwrap();
+        event.wait().unwrap();
+        none.wait().unwrap();
+        let mut expected = vec![0xdead_beef; 60];
+        expected[5..35].copy_from_slice(&values[20..50]);
+        assert_eq!(b.read().unwrap(), expected);
+        // And back, awaited.
+        let event = b.copy_to(5, &a, 0, 30).unwrap();
+        pollster::block_on(event.into_future()).unwrap();
+        assert_eq!(
+            a.read_range(..31).unwrap(),
+            [&values[20..50], &[211]].concat()
+        );
+        let out = a.copy_to(5, &b, 31, 30).unwrap_err();
+        assert!(
+            matches!(out, MemoryError::OutOfRange { len: 60, .. }),
+            "{out}"
+        );
+    }
+}
+
+fn copies_between_devices_keep_the_order(f: &Fixture) {
+    for other in others(f) {
+        let a = f.device.buffer(&[1u32; 64]).unwrap();
+        let b = other.buffer(&[9u32; 128]).unwrap();
+        let mut model = vec![9; 128];
+        for round in 0..6u32 {
+            // Commands behind the copy change nothing of it, on either side.
+            a.fill(round + 10, ..).unwrap();
+            b.fill(round + 50, ..64).unwrap();
+            a.copy_to(0, &b, u64::from(round) * 3, 32).unwrap();
+            a.write(0, &[77; 64]).unwrap();
+            b.fill(5, 4..6).unwrap();
+            b.copy_to(0, &a, 32, 8).unwrap();
+            model[..64].fill(round + 50);
+            model[round as usize * 3..][..32].fill(round + 10);
+            model[4..6].fill(5);
+        }
+        assert_eq!(b.read().unwrap(), model);
+        assert_eq!(
+            a.read().unwrap(),
+            [&[77; 32], &model[..8], &[77; 24]].concat()
+        );
+        // The source and its device's handle go.
+        a.fill(3, ..).unwrap();
+        a.copy_to(0, &b, 0, 64).unwrap();
+        drop(a);
+        assert_eq!(b.read_range(..64).unwrap(), [3; 64]);
+    }
+}
+
+fn copies_between_devices_of_every_alignment(f: &Fixture) {
+    let values: Vec<u8> = (0..91).map(|i| i * 2 + 1).collect();
+    for other in [f.open(|_| {}), f.open_alone(|_| {})] {
+        let a = f.device.buffer(&values).unwrap();
+        for from in 0..4usize {
+            for to in 0..4usize {
+                for count in [1usize, 3, 4, 30, 87] {
+                    let b = other.buffer(&[0xeeu8; 91]).unwrap();
+                    a.copy_to(from as u64, &b, to as u64, count as u64).unwrap();
+                    let mut model = vec![0xee; 91];
+                    model[to..to + count].copy_from_slice(&values[from..from + count]);
+                    assert_eq!(b.read().unwrap(), model, "{from} {to} {count}");
+                }
+            }
+        }
+    }
+}
+
+fn large_copies_between_devices_and_small_ones_after(f: &Fixture) {
+    // More than one piece of a transfer.
+    const LEN: usize = (17 << 20) / 4 + 3;
+    let values: Vec<u32> = (0..LEN as u32)
+        .map(|i| i.wrapping_mul(0x9e37_79b1))
+        .collect();
+    for other in [f.open(|_| {}), others(f).swap_remove(0)] {
+        let a = f.device.buffer(&values).unwrap();
+        let b = other.zeroed::<u32>(LEN).unwrap();
+        a.copy_to(1, &b, 0, LEN as u64 - 1).unwrap();
+        a.copy_to(0, &b, 7, 2).unwrap();
+        a.copy_to(2, &b, LEN as u64 - 1, 1).unwrap().wait().unwrap();
+        let mut model = values[1..].to_vec();
+        model.push(values[2]);
+        model[7..9].copy_from_slice(&values[..2]);
+        assert!(b.read().unwrap() == model);
+    }
+}
+
+fn copies_between_devices_inherit_failures(f: &Fixture) {
+    let program = Program::new(
+        "fail.wgsl",
+        "@group(0) @binding(0) var<storage, read_write> data: array<u32>;
+         @compute @workgroup_size(1) fn fail() { data[0] = 1u; assert(data[1] == 7u, \"no seven\"); }",
+    )
+    .unwrap();
+    let kernel = f.device.kernel(&program, "fail", &Constants::new());
+    let kernel = kernel.unwrap();
+    for other in others(f) {
+        let a = f.device.buffer(&vec![4u32; 1000]).unwrap();
+        let b = other.buffer(&[2u32; 100]).unwrap();
+        let launch = kernel.launch().buffer("data", a.slice(500..520));
+        launch.workgroups(1).submit().unwrap();
+        let bad = a.copy_to(505, &b, 0, 10).unwrap();
+        let good = a.copy_to(0, &b, 20, 10).unwrap();
+        assert_eq!(b.read_range(10..).unwrap()[10..20], [4; 10]);
+        good.wait().unwrap();
+        for error in [
+            bad.wait().unwrap_err().to_string(),
+            b.read().unwrap_err().to_string(),
+        ] {
+            assert!(error.contains("no seven"), "{error}");
+        }
+        b.write(0, &[6; 10]).unwrap();
+        assert_eq!(b.read_range(..11).unwrap()[8..], [6, 6, 2]);
+    }
+}
+
+fn copies_from_a_lost_device_say_so(f: &Fixture) {
+    let gone = f.open(|_| {});
+    let a = gone.buffer(&vec![1u32; 100_000]).unwrap();
+    let b = f.device.buffer(&vec![2u32; 100_000]).unwrap();
+    gone.finish().unwrap();
+    gone.raw().destroy();
+    // The loss may be noticed at once, or on the way.
+    if let Ok(event) = a.copy_to(0, &b, 0, 50_000) {
+        event
+            .wait_timeout(std::time::Duration::from_secs(60))
+            .unwrap_err();
+        assert!(matches!(b.read(), Err(ReadError::Execution(_))));
+    }
+    a.copy_to(0, &b, 0, 50_000).unwrap_err();
+    // To a lost device.
+    b.fill(3, ..).unwrap();
+    assert!(b.copy_to(0, &a, 0, 10).is_err());
+    assert_eq!(b.read().unwrap(), vec![3; 100_000]);
 }

@@ -184,7 +184,7 @@ fn devices_without_import_have_none(f: &Fixture) {
 
 fn anything_is_right_while_slots_come_and_go(f: &Fixture) {
     let context = context();
-    let mut devices = vec![open(f, &context), open(f, &context), open(f, &context)];
+    let mut devices = [open(f, &context), open(f, &context), open(f, &context)];
     let mut random = Random(91);
     let len = 40_000usize;
     let mut model: Vec<u32> = (0..len as u32).collect();

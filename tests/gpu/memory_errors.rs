@@ -61,7 +61,9 @@ fn buffers_of_one_device(f: &Fixture) {
     );
     let buffer: DeviceBuffer<u32> = device.zeroed(8).unwrap();
     let other: DeviceBuffer<u32> = f.open(|_| {}).zeroed(8).unwrap();
-    let refused = buffer.copy_to(0, &other, 0, 1).map(|_| ()).unwrap_err();
+    let rect = tombolo::buffers::Rect::plane([0, 0], [2, 2], 3).unwrap();
+    let refused = buffer.copy_rect_to(&rect, &other, &rect).map(|_| ());
+    let refused = refused.unwrap_err();
     assert!(
         matches!(refused, MemoryError::OtherDevice { .. }),
         "{refused}"

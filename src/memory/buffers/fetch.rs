@@ -202,7 +202,7 @@ impl Root {
 }
 
 /// Bytes on their way from one device to the other through the host, whose pieces arrive behind `first`.
-fn staged(
+pub(super) fn staged(
     (owner, device): (&Arc<DeviceShared>, &Arc<DeviceShared>),
     downloads: Vec<Download>,
     first: Vec<Piece>,

@@ -15,6 +15,7 @@
 //! - Bytes that a failed launch would have written are poisoned wherever they go, also on other devices and the host.
 
 mod ahead;
+mod between;
 mod blocks;
 mod carry;
 mod common;
@@ -55,6 +56,7 @@ use std::sync::Arc;
 
 use bytemuck::Pod;
 
+pub(crate) use between::copy_between;
 pub(crate) use blocks::Blocks;
 pub use common::CommonMemory;
 pub(crate) use context::ContextBuffers;
