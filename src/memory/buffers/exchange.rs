@@ -1,11 +1,11 @@
 //! Host memory imported by two devices: bytes go from one device to the other in one hop, without a copy by the host.
 //!
 //! The memory is cut into shared transfer slots, one for each transfer under way: one copy on either device, none by
-//! the host. A slot is reused after the end of the batch that emptied it; the books are in [`slots`](super::slots).
+//! the host. A slot is reused after the end of the emptying batch; the books are in [`slots`](super::slots).
 //!
-//! A device keeps its imports ([`SlotImports`]), which go with the device. A slot that is given up is dropped by all
-//! devices, and its memory goes back to the system once wgpu has let go of the imports: at once where the devices have
-//! been polled since their last use of the slot, else with a later look ([`Exchange::vacate`]).
+//! A device keeps the imports made by the device ([`SlotImports`]), and both end together. A slot given up is dropped by all
+//! devices, and the memory goes back to the system once wgpu has let go of the imports: at once where the devices have
+//! been polled since the last use of the slot, else with a later look ([`Exchange::vacate`]).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -30,12 +30,12 @@ impl Use for End {
     }
 }
 
-/// Host memory through which devices of a context pass bytes to each other, and which buffers have in common
+/// Host memory for bytes on the way between devices of a context, and for buffers in memory common to several devices
 /// ([`Context::exchange_memory`](crate::Context::exchange_memory)).
 ///
-/// The memory lies in slots of powers of two, which stay for the next transfer of their size.
+/// The memory lies in slots of powers of two, kept for the next transfer of the size.
 /// [`Device::trim_buffers`](crate::Device::trim_buffers) and
-/// [`Device::trim_buffer_blocks`](crate::Device::trim_buffer_blocks) give those back that nobody uses; so does the runtime
+/// [`Device::trim_buffer_blocks`](crate::Device::trim_buffer_blocks) give unused slots back; so does the runtime
 /// where a driver or the system has no more memory, or the 4 GiB for all slots are used up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
@@ -50,7 +50,7 @@ pub struct ExchangeMemory {
     pub imports: u64,
 }
 
-/// The slots that a device has imported, by their beginnings in the context's window.
+/// The slots imported by a device, by the beginnings in the context's window.
 #[derive(Debug, Default)]
 pub(crate) struct SlotImports(Mutex<BTreeMap<u64, wgpu::Buffer>>);
 
@@ -118,7 +118,7 @@ impl Exchange {
         self.take_within(WINDOW_BYTES, bytes, a, b)
     }
 
-    /// As [`Self::take`], for bytes that nobody has asked for: half of the window is left to those that are.
+    /// As [`Self::take`], for bytes sent before anybody has asked: half of the window is left to the others.
     pub(super) fn take_ahead(
         &self,
         bytes: u64,
@@ -204,8 +204,8 @@ impl Exchange {
         lock(&self.0).slots.give(used.range, ends);
     }
 
-    /// Gives up the idle slots that `device` has imported, and those that no open device has. Returns their bytes. May run
-    /// callbacks of the program.
+    /// Gives up the idle slots imported by `device`, or by no open device. Returns the bytes. May run callbacks of the
+    /// program.
     pub(super) fn trim(&self, device: &DeviceShared) -> u64 {
         let own: Vec<u64> = lock(imports_of(device)).keys().copied().collect();
         let mut others = Vec::new();
@@ -216,7 +216,7 @@ impl Exchange {
         self.give_up(|slot| own.contains(&slot.start) || !others.contains(&slot.start))
     }
 
-    /// Gives up the idle slots that `which` chooses: their imports, and their memory. Returns their bytes.
+    /// Gives up the idle slots chosen by `which`: imports and memory. Returns the bytes.
     fn give_up(&self, which: impl FnMut(&Range<u64>) -> bool) -> u64 {
         let given = lock(&self.0).slots.give_up(which);
         for importer in self.importers() {
@@ -236,7 +236,7 @@ impl Exchange {
         given.iter().map(|slot| slot.end - slot.start).sum()
     }
 
-    /// Gives the memory of slots back that were given up, as far as no device has the pages any more.
+    /// Gives back the memory of slots given up, as far as no device has the pages any more.
     fn vacate(&self) {
         let State { window, slots, .. } = &mut *lock(&self.0);
         if let Some(Some(window)) = window {

@@ -1,12 +1,12 @@
-//! The books of shared transfer slots: which ranges of a window are in slots, and which slots can be used again. Nothing
-//! here touches memory.
+//! The books of shared transfer slots: the ranges of a window in slots, and the slots for further use. Nothing here touches
+//! memory.
 //!
 //! # How it works
-//! 1. A slot has a power of two of bytes, and begins at a multiple of its size, so that slots given up make room for larger
-//!    ones.
-//! 2. A slot is *lent* from [`Slots::take`] to [`Slots::give`], *busy* until the commands that may still use it have ended,
-//!    and *idle* then, with its memory and the devices' imports, for the next transfer of its size.
-//! 3. Idle slots are *given up* on request, or where there is no room for a slot of another size. Their range is *leaving*
+//! 1. A slot has a power of two of bytes, and begins at a multiple of the size, so that slots given up make room for larger
+//!    slots.
+//! 2. A slot is *lent* from [`Slots::take`] to [`Slots::give`], *busy* until the end of the last commands on the slot, and
+//!    *idle* then, with memory and the devices' imports, for the next transfer of the size.
+//! 3. Idle slots are *given up* on request, or where there is no room for a slot of another size. The range is *leaving*
 //!    until the memory is back with the system ([`Slots::vacate`]): devices may have the pages for a little longer.
 
 use std::ops::Range;
@@ -32,7 +32,7 @@ pub(super) struct Found {
 /// Bytes by the state of their slots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Figures {
-    /// All slots, those included that are leaving.
+    /// All slots, also those leaving.
     pub(super) slots: u64,
     pub(super) bytes: u64,
     pub(super) idle_bytes: u64,
@@ -69,8 +69,8 @@ impl<E: Use> Slots<E> {
         }
     }
 
-    /// Lends a slot of at least `bytes` bytes: an idle one of that size, or a new one while all slots have at most `most`
-    /// bytes, or a larger idle one.
+    /// Lends a slot of at least `bytes` bytes: an idle slot of the size, or a new slot while all slots have at most `most`
+    /// bytes, or a larger idle slot.
     pub(super) fn take(&mut self, bytes: u64, most: u64) -> Option<Found> {
         let size = bytes.checked_next_power_of_two()?.max(LEAST_BYTES);
         self.settle();
@@ -104,7 +104,7 @@ impl<E: Use> Slots<E> {
         Some(Found { range, is_new })
     }
 
-    /// The smallest idle slot that is larger.
+    /// The smallest larger idle slot.
     fn larger(&mut self, size: u64) -> Option<Found> {
         let all = self.idle.iter().enumerate();
         let larger = all.filter(|(_, slot)| self::bytes(slot) > size);
@@ -121,13 +121,13 @@ impl<E: Use> Slots<E> {
         }
     }
 
-    /// Takes a slot back that got no memory.
+    /// Takes back a slot without memory.
     pub(super) fn give_unused(&mut self, slot: Range<u64>) {
         self.lent = self.lent.saturating_sub(1);
         self.free.insert(slot);
     }
 
-    /// Gives up idle slots, those that `which` chooses, and returns them: nobody uses their memory any more.
+    /// Gives up the idle slots chosen by `which`, and returns the ranges: nobody uses the memory any more.
     pub(super) fn give_up(
         &mut self,
         mut which: impl FnMut(&Range<u64>) -> bool,
@@ -139,7 +139,7 @@ impl<E: Use> Slots<E> {
         given
     }
 
-    /// Frees the ranges given up for which `is_gone` holds, asked once for each: their memory is back with the system.
+    /// Frees the ranges given up for which `is_gone` holds, asked once for each: the memory is back with the system.
     pub(super) fn vacate(&mut self, mut is_gone: impl FnMut(&Range<u64>) -> bool) {
         for slot in self.leaving.extract_if(.., |slot| is_gone(slot)) {
             self.free.insert(slot);
@@ -151,7 +151,7 @@ impl<E: Use> Slots<E> {
         self.size - self.free.iter().map(bytes).sum::<u64>()
     }
 
-    /// Moves busy slots whose commands have ended to the idle ones.
+    /// Moves busy slots whose commands have ended to the idle slots.
     fn settle(&mut self) {
         let is_over = |(_, uses): &mut (_, Vec<E>)| uses.iter().all(Use::is_over);
         let over = self.busy.extract_if(.., is_over).map(|(slot, _)| slot);

@@ -1,4 +1,4 @@
-//! Transfers that own their pinned vector, and so wait for nothing: the vector comes back with the end.
+//! Transfers that own a pinned vector, and so wait for nothing: the vector comes back with the end.
 //!
 //! # How it works
 //! 1. The copy between the buffer and the device's import of the vector ([`imports::span`]) is recorded as any other
@@ -49,7 +49,7 @@ pub struct PinnedTransfer<T: Pod> {
 
 /// How the bytes go.
 enum Way {
-    /// By a copy of the device: what the bytes of a read depend on.
+    /// By a copy of the device, with the writers of the bytes of a read.
     Direct(Arc<DeviceShared>, Vec<Arc<Outcome>>),
     /// Out of staging memory, which has the bytes; or there are none.
     Sent,
@@ -286,7 +286,7 @@ fn is_over(device: &DeviceShared, batch: &Batch) -> bool {
     submissions.standing(batch).is_over()
 }
 
-/// Whether the transfer goes on, of which a wait has told this.
+/// Whether the transfer goes on behind such an answer of a wait.
 fn goes_on(told: &ReadError) -> bool {
     match told {
         ReadError::Deadline => true,
