@@ -104,25 +104,25 @@ impl<T: Pod> DeviceBuffer<T> {
     /// from there; elsewhere, and for bytes that are no whole words, this is [`DeviceBuffer::write`].
     ///
     /// ```
-    /// # use tombolo::Context;
+    /// # use tombolo::{Context, buffers::PinnedTransfer};
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// let context = Context::new()?;
     /// let device = context.device()?;
     /// let buffer = device.zeroed::<u32>(1 << 16)?;
     /// // Two vectors in turn: one is filled while the device reads the other.
     /// let mut free = vec![context.pinned_vec::<u32>(1 << 16)?, context.pinned_vec(1 << 16)?];
-    /// let mut flying = Vec::new();
+    /// let mut flying: Vec<PinnedTransfer<u32>> = Vec::new();
     /// for round in 0..4 {
     ///     let mut values = match free.pop() {
     ///         Some(values) => values,
-    ///         None => flying.remove(0),
+    ///         None => flying.remove(0).wait()?, // or `.await?`
     ///     };
     ///     values.fill(round);
-    ///     let transfer = buffer.write_pinned(0, values, ..)?;
-    ///     // A kernel that works on the buffer comes here.
-    ///     flying.push(transfer.wait()?); // or `transfer.await?`, or later
+    ///     flying.push(buffer.write_pinned(0, values, ..)?);
+    ///     // A launch that works on the buffer comes here.
     /// }
-    /// let values = buffer.read_pinned(0, flying.remove(0), 5..9)?.wait()?;
+    /// let values = flying.remove(1).wait()?;
+    /// let values = buffer.read_pinned(0, values, 5..9)?.wait()?;
     /// assert_eq!(values[5..9], [3; 4]);
     /// # Ok(())
     /// # }
