@@ -153,10 +153,10 @@ impl Event {
     /// [`CancelError::Unsupported`] where the device cannot stop a kernel: all but the embedded adapter
     /// ([`Aspect::Cancellation`](super::Aspect::Cancellation)). [`CancelError::NotCancellable`] for every other event.
     pub fn cancel(&self) -> Result<Cancellation, CancelError> {
-        let Some(batch) = self.batch() else {
+        let Some((device, batch)) = self.command() else {
             return Ok(Cancellation::Over);
         };
-        let device = || self.device.capabilities.name.clone();
+        let device = || device.capabilities.name.clone();
         let Some(launch) = self.hook::<Cancellable>() else {
             return Err(CancelError::NotCancellable { device: device() });
         };

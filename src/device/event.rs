@@ -73,8 +73,8 @@ const AWAIT: &str = "`.await` the event";
 /// The end of a command, as a value: wait, ask for the status, or `.await`.
 ///
 /// Waiting for an event first submits the batch of its command. Events are cheap to clone and may outlive everything
-/// but the device, kept alive by events. [`Event::cancel`] stops a launch. An event may be ignored: a failure of the command is also the answer of every
-/// read of the command's results.
+/// but the device, kept alive by events. [`Event::cancel`] stops a launch. An event may be ignored: a failure of the command is
+/// also the answer of every read of the command's results.
 #[derive(Clone)]
 pub struct Event {
     /// `None` for what the host has done by itself.
@@ -86,7 +86,7 @@ pub struct Event {
 }
 
 /// The device of a command, and the batch that has it.
-type Command<'e> = (&'e Arc<DeviceShared>, &'e Arc<Batch>);
+pub(super) type Command<'e> = (&'e Arc<DeviceShared>, &'e Arc<Batch>);
 
 impl Event {
     /// The event of a command of `batch`; without a batch, of a command with nothing to do, such as a launch of zero
@@ -111,7 +111,7 @@ impl Event {
     }
 
     /// The command, if a device has something to do.
-    fn command(&self) -> Option<Command<'_>> {
+    pub(super) fn command(&self) -> Option<Command<'_>> {
         self.device.as_ref().zip(self.batch.as_ref())
     }
 
