@@ -7,8 +7,8 @@ use crate::buffers::migrate::MigrateError;
 use crate::buffers::{BufferError, MemoryError, PinnedError, ReadError, RectError};
 use crate::calls::{PortsError, ServiceError};
 use crate::device::{
-    DeviceError, ExecutionError, ImportError, LiveError, PauseError, PipelineCacheError,
-    ProfilingError, WaitError,
+    CancelError, DeviceError, ExecutionError, ImportError, LiveError, PauseError,
+    PipelineCacheError, ProfilingError, WaitError,
 };
 use crate::globals::GlobalError;
 use crate::heap::region::RegionError;
@@ -105,6 +105,8 @@ pub enum Error {
     Failure(Box<ServerFailure>),
     /// Of options of a program that exclude each other.
     Mistake(Box<ProgramMistake>),
+    /// Of launches that were to be cancelled.
+    Cancel(Box<CancelError>),
     /// Of traces.
     #[cfg(feature = "trace")]
     #[cfg_attr(docsrs, doc(cfg(feature = "trace")))]
@@ -166,6 +168,7 @@ from_each! {
     Rect(RectError),
     Failure(ServerFailure),
     Mistake(ProgramMistake),
+    Cancel(CancelError),
     #[cfg(feature = "trace")]
     Trace(TraceError),
     Layout(LayoutMismatch),
