@@ -1,4 +1,4 @@
-//! The search for changed pages of a mirror: the numbers that its kernel and the host agree on, and the kernel's text.
+//! The search for changed pages of a mirror: the numbers common to kernel and host, and the text of the kernel.
 
 use crate::template::Template;
 
@@ -6,7 +6,7 @@ use crate::template::Template;
 pub(crate) const PAGE: u64 = 4096;
 /// Work-groups in a row of the grid; 65,535 is the least that WebGPU allows.
 pub(crate) const ROW: u64 = 32_768;
-/// Pages of a work-group, which share the keys that a lane has loaded.
+/// Pages of a work-group, sharing the keys loaded by a lane.
 pub(crate) const TOGETHER: u64 = 4;
 /// Bytes of an element of the heap's binding.
 const ELEMENT: u64 = 16;
