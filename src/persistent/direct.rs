@@ -7,7 +7,7 @@
 //! ([`BatchRoute`]). The launch is the caller's, ordered as any launch is: it sees what was recorded before, and the lease
 //! on the device ends for it.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -70,6 +70,8 @@ pub(super) struct Direct {
     idle: Mutex<Vec<Slot>>,
     /// Calls through ports in batches that a launch would have taken, by the numbers of the functions.
     before: Mutex<HashMap<u32, u64>>,
+    /// The functions without a kernel for batches: compiling the kernel has failed.
+    refused: Mutex<HashSet<u32>>,
     /// Numbers the launches.
     number: AtomicU32,
 }
@@ -117,6 +119,7 @@ impl Direct {
             device: device.clone(),
             idle: Mutex::default(),
             before: Mutex::default(),
+            refused: Mutex::default(),
             number: AtomicU32::new(0),
         }
     }
@@ -130,6 +133,7 @@ impl Direct {
         }
         match self.route {
             BatchRoute::Ports => false,
+            _ if lock(&self.refused).contains(&handler.opcode()) => false,
             BatchRoute::Launches => true,
             BatchRoute::Auto if count < LEAST || !self.beside => false,
             BatchRoute::Auto if self.device.capabilities().software => false,
@@ -247,6 +251,7 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
         let packed = match direct.packer.packed(core, declaration.opcode()) {
             Ok(packed) => packed,
             Err(error) => {
+                lock(&direct.refused).insert(declaration.opcode());
                 log::warn!(
                     "calls of `{handler}` go through ports: no kernel for batches of them: {error}"
                 );

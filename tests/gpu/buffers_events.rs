@@ -324,7 +324,7 @@ fn read_backs_of_a_lost_device_say_so(f: &Fixture) {
     buffer.write(0, &[2; 100_000]).unwrap();
     let gone = Kernels::new(&f.open(|_| {}));
     buffer.migrate(&gone.device).unwrap();
-    buffer.prefetch(&f.device).unwrap();
+    buffer.prefetch(&f.device).unwrap().wait().unwrap();
     gone.device.raw().destroy();
     // Nobody may have noticed the loss; with the first failure everybody has.
     let values = match buffer.read_back(..).unwrap().wait() {

@@ -98,7 +98,8 @@ impl Device {
     ///
     /// Where the device uses the host's memory in place nothing is moved, and the event is complete: a heap that has
     /// grown since the last launch is imported now, which may wait for the device, and not by the next launch. A device
-    /// with a copy is sent the missing parts of the whole heap. A device that chooses
+    /// with a copy is sent the missing parts of the whole heap, ahead of the next launch in the queue, and the event does not tell when
+    /// these have arrived: launches wait for them by themselves. A device that chooses
     /// ([`HeapPlacement::Auto`](crate::heap::HeapPlacement::Auto)) moves to its copy now, or with the first launch that finds
     /// neither this thread's host access nor another command using the heap.
     ///
