@@ -32,6 +32,24 @@ pub(in crate::launch) struct Cancel {
 }
 
 impl Cancel {
+    /// The stop of a launch that asks for one.
+    #[cfg(embedded)]
+    fn of(launch: &Launch, ground: &Ground) -> Result<Self, LaunchError> {
+        let deadline = launch.settings.cancel.deadline;
+        let stop = crate::device::embedded::stop(&ground.device.raw, deadline);
+        let stop = stop.map_err(|error| LaunchError::Refused {
+            kernel: launch.name(),
+            message: format!("there is no thread to watch the deadline: {error}"),
+        })?;
+        Ok(Self { stop })
+    }
+
+    /// Nothing: without the adapter no kernel can be stopped.
+    #[cfg(not(embedded))]
+    fn of(_launch: &Launch, _ground: &Ground) -> Result<Self, LaunchError> {
+        Ok(Self {})
+    }
+
     /// The debug marker of the launch.
     #[cfg(embedded)]
     pub(super) fn marker(&self) -> Option<&Arc<str>> {
@@ -66,28 +84,16 @@ impl<'s> Part<'s> for Cancel {
         })
     }
 
+    #[inline]
     fn acquire(
         launch: &mut Launch,
         ground: &'s Ground,
         _earlier: &Parts<'s>,
     ) -> Result<Option<Self>, Stop> {
-        let setting = launch.settings.cancel;
-        if !setting.is_set() {
-            return Ok(None);
-        }
-        #[cfg(embedded)]
-        {
-            let stop = crate::device::embedded::stop(&ground.device.raw, setting.deadline);
-            let stop = stop.map_err(|error| LaunchError::Refused {
-                kernel: launch.name(),
-                message: format!("there is no thread to watch the deadline: {error}"),
-            })?;
-            Ok(Some(Self { stop }))
-        }
-        #[cfg(not(embedded))]
-        {
-            let _ = ground;
-            Ok(Some(Self {}))
+        match launch.settings.cancel.is_set() {
+            true => Ok(Some(Self::of(launch, ground)?)),
+            // Nearly all launches.
+            false => Ok(None),
         }
     }
 

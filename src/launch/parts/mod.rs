@@ -97,6 +97,7 @@ pub(in crate::launch) struct Ground {
 }
 
 impl Ground {
+    #[inline]
     pub(in crate::launch) fn of(launch: &Launch) -> Self {
         Self {
             device: Arc::clone(&launch.kernel.device),
