@@ -215,28 +215,15 @@ pub(super) fn transfers(
     Ok((stores, loads))
 }
 
-/// The text to append to `source` for calls of functions of `calls`; `None` without calls. `parse` reads the program's
-/// types with a text appended.
-pub(crate) fn appendix(
-    program: &str,
-    source: &str,
-    calls: &CallSet,
+/// The layouts of arguments and results of each function, by their names.
+fn layouts_of(
+    mentions: &[Mention<'_>],
+    prelude: &str,
     parse: impl Fn(&str) -> Result<naga::Module, String>,
-) -> Result<Option<CallAppendix>, Fault> {
-    let stream = TokenStream::new(source);
-    let mut mentions = mentions(&stream, calls);
-    mentions.retain(|mention| {
-        let name = &mention.declaration.signature.name;
-        !(0..stream.len()).any(|at| stream.text(at) == "fn" && stream.text(at + 1) == name)
-    });
-    if mentions.is_empty() {
-        return Ok(None);
-    }
-    let signatures = mentions.iter().map(|m| &m.declaration.signature);
-    let prelude = needed(&stream, signatures);
+) -> Result<Vec<Vec<(String, TypeLayout)>>, Fault> {
     // Each by itself, so a type missing in the program is reported with its function.
     let mut layouts = Vec::new();
-    for mention in &mentions {
+    for mention in mentions {
         let signature = &mention.declaration.signature;
         let fault = |why: String| Fault {
             function: signature.text(),
@@ -260,6 +247,29 @@ pub(crate) fn appendix(
                 .collect::<Vec<_>>(),
         );
     }
+    Ok(layouts)
+}
+
+/// The text to append to `source` for calls of functions of `calls`; `None` without calls. `parse` reads the program's
+/// types with a text appended.
+pub(crate) fn appendix(
+    program: &str,
+    source: &str,
+    calls: &CallSet,
+    parse: impl Fn(&str) -> Result<naga::Module, String>,
+) -> Result<Option<CallAppendix>, Fault> {
+    let stream = TokenStream::new(source);
+    let mut mentions = mentions(&stream, calls);
+    mentions.retain(|mention| {
+        let name = &mention.declaration.signature.name;
+        !(0..stream.len()).any(|at| stream.text(at) == "fn" && stream.text(at + 1) == name)
+    });
+    if mentions.is_empty() {
+        return Ok(None);
+    }
+    let signatures = mentions.iter().map(|m| &m.declaration.signature);
+    let prelude = needed(&stream, signatures);
+    let layouts = layouts_of(&mentions, &prelude, parse)?;
     let mut appendix = CallAppendix {
         text: "\n".to_owned(),
         origins: Vec::new(),
