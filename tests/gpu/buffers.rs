@@ -3,7 +3,7 @@
 use crate::cases;
 use crate::harness::Fixture;
 use tombolo::{
-    Constants, Device, DeviceBuffer, Program,
+    Constants, Device, DeviceBuffer, Kernel, Program,
     buffers::{MemoryError, ReadError},
 };
 
@@ -330,15 +330,19 @@ fn large_copies_between_devices_and_small_ones_after(f: &Fixture) {
     }
 }
 
-fn copies_between_devices_inherit_failures(f: &Fixture) {
+/// Writes the first word, and fails unless the second one is seven.
+pub fn failing(device: &Device) -> Kernel {
     let program = Program::new(
         "fail.wgsl",
         "@group(0) @binding(0) var<storage, read_write> data: array<u32>;
          @compute @workgroup_size(1) fn fail() { data[0] = 1u; assert(data[1] == 7u, \"no seven\"); }",
-    )
-    .unwrap();
-    let kernel = f.device.kernel(&program, "fail", &Constants::new());
-    let kernel = kernel.unwrap();
+    );
+    let kernel = device.kernel(&program.unwrap(), "fail", &Constants::new());
+    kernel.unwrap()
+}
+
+fn copies_between_devices_inherit_failures(f: &Fixture) {
+    let kernel = failing(&f.device);
     for other in others(f) {
         let a = f.device.buffer(&vec![4u32; 1000]).unwrap();
         let b = other.buffer(&[2u32; 100]).unwrap();

@@ -5,11 +5,12 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::buffers::failing;
 use crate::buffers_moving::{Kernels, Random, added, pairs};
 use crate::cases;
 use crate::harness::Fixture;
 use tombolo::{
-    Buffer, Constants, Event, Program,
+    Buffer, Event,
     buffers::{BufferError, Placement, ReadBack, ReadError},
     device::EventStatus,
 };
@@ -266,14 +267,7 @@ fn read_backs_of_common_memory_keep_the_order(f: &Fixture) {
 }
 
 fn read_backs_tell_failures(f: &Fixture) {
-    let program = Program::new(
-        "fail.wgsl",
-        "@group(0) @binding(0) var<storage, read_write> data: array<u32>;
-         @compute @workgroup_size(1) fn fail() { data[0] = 1u; assert(data[1] == 7u, \"no seven\"); }",
-    )
-    .unwrap();
-    let kernel = f.device.kernel(&program, "fail", &Constants::new());
-    let kernel = kernel.unwrap();
+    let kernel = failing(&f.device);
     for placement in [Placement::Auto, Placement::Shared] {
         let buffer = f
             .context
