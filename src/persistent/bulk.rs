@@ -140,20 +140,45 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
     }
 
     fn bulk(&self, packed: &Arc<Packed>, calls: &[A]) -> Bulk {
-        let given = A::words();
-        let mut words = vec![0; SLICE_HEADER + calls.len() * given];
-        // Without arguments there is nothing to write.
-        let places = words[SLICE_HEADER..].chunks_exact_mut(given.max(1));
-        for (call, words) in calls.iter().zip(places) {
-            call.put(words);
-        }
         Bulk {
             packed: Arc::clone(packed),
             count: calls.len(),
-            words: Mutex::new(words),
+            words: Mutex::new(written(calls)),
             answers: Mutex::default(),
         }
     }
+}
+
+/// The words of calls, behind a header.
+pub(super) fn written<A: CallArguments>(calls: &[A]) -> Vec<u32> {
+    let given = A::words();
+    let mut words = vec![0; SLICE_HEADER + calls.len() * given];
+    // Without arguments there is nothing to write.
+    let places = words[SLICE_HEADER..].chunks_exact_mut(given.max(1));
+    for (call, words) in calls.iter().zip(places) {
+        call.put(words);
+    }
+    words
+}
+
+/// Takes the results of calls out of the words and the marks; `judge` has the meaning of a status.
+pub(super) fn take_all<R: CallResult>(
+    (values, marks): (&[u32], &[u32]),
+    results: &mut impl Extend<Result<R, CallError>>,
+    judge: impl Fn(u32) -> Result<(), CallError>,
+) {
+    let taken = size_of::<R>().div_ceil(4);
+    if taken > 0 && marks.iter().all(|&mark| packing::status(mark) == 1) {
+        return results.extend(values.chunks_exact(taken).map(|value| Ok(take(value))));
+    }
+    let mut values = values.chunks_exact(taken.max(1));
+    results.extend(marks.iter().map(|&mark| {
+        let value = values.next().unwrap_or_default();
+        match packing::status(mark) {
+            1 => Ok(take(value)),
+            status => judge(status).map(|()| take(value)),
+        }
+    }));
 }
 
 /// A slice on its way, or the reason for not sending, and the number of calls concerned.
@@ -170,25 +195,13 @@ fn land<R: CallResult>(
         Some(Err(refused)) => refused,
         Some(Ok(bulk)) => match client.wait_bulk(&bulk) {
             Ok(Answers { lease, words }) => {
-                let taken = size_of::<R>().div_ceil(4);
                 // The relay has found all of them.
                 let split = bulk.packed.packing.split(&words, bulk.count, lease);
-                let (values, marks) = split.unwrap_or_default();
-                if taken > 0 && marks.iter().all(|&mark| packing::status(mark) == 1) {
-                    let values = values.chunks_exact(taken);
-                    results.extend(values.map(|value| Ok(take(value))));
-                    return;
-                }
-                let mut values = values.chunks_exact(taken.max(1));
-                results.extend(marks.iter().map(|&mark| {
-                    let value = values.next().unwrap_or_default();
-                    match packing::status(mark) {
-                        1 => Ok(take(value)),
-                        // The lease leads to the message of a failed call.
-                        FAILED => client.judge(FAILED, lease).map(|()| take(value)),
-                        status => client.judge(status, 0).map(|()| take(value)),
-                    }
-                }));
+                take_all(split.unwrap_or_default(), results, |status| {
+                    // The lease leads to the message of a failed call.
+                    let word = if status == FAILED { lease } else { 0 };
+                    client.judge(status, word)
+                });
                 return;
             }
             Err(error) => {

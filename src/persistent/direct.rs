@@ -12,24 +12,27 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use super::bulk::{take_all, written};
 use super::core::Core;
 use super::error::{CallError, ServerFailure};
 use super::function::DeviceFunction;
 use super::packed::{Pack, Packed, Packer};
-use super::signature::{CallArguments, CallResult, take};
+use super::signature::{CallArguments, CallResult};
 use super::sliced::Answering;
 use super::suspicion::BEGINS_WITHIN;
 use crate::device::server_pause::ServerLaunch;
 use crate::device::wait::lock;
 use crate::device::{Device, Event, ExecutionError, WaitError};
-use crate::kernel::server::packing::{self, Packing, mark};
+use crate::kernel::server::packing::{Packing, mark};
 use crate::kernel::server::{FAILED, HandlerDeclaration, HandlerForm, SLICE_HEADER, TOO_LONG};
 use crate::launch::LaunchError;
 use crate::memory::{DeviceBuffer, HeapError, MemoryError, ReadBack};
 use crate::rpc::is_server_thread;
 
 /// Calls of a launch at most.
-pub(super) const MOST: usize = 8_192;
+const MOST: usize = 8_192;
+/// Words of the arguments of a launch at most, and of the results: fewer calls travel together where these are long.
+const MOST_WORDS: usize = 1 << 20;
 /// Fewer calls go through ports by default: a launch and its wait cost as much.
 const LEAST: usize = 512;
 /// So many calls of a function go through ports before a kernel is compiled for batches.
@@ -51,7 +54,7 @@ pub enum BatchRoute {
     Auto,
     /// Through ports, as single calls.
     Ports,
-    /// In launches of their own, of up to 8,192 calls, from the first batch on. All calls of a launch run beside each other.
+    /// In launches of their own, of up to 8,192 calls and four megabytes, from the first batch on. All calls of a launch run beside each other.
     /// Each launch ends a lease of the server; a failure names it by a number of its own. Batches of handlers for batches
     /// ([`PersistentKernelBuilder::batch_handler`](crate::server::PersistentKernelBuilder::batch_handler)), urgent calls, and
     /// calls while the host has the heap go through ports.
@@ -100,6 +103,14 @@ enum Refused {
     Failed(CallError),
 }
 
+/// Calls of functions of `handlers` in a launch at most.
+pub(super) fn most(handlers: &[Arc<HandlerDeclaration>]) -> usize {
+    let words =
+        |handler: &Arc<HandlerDeclaration>| handler.argument_words().max(handler.result_words());
+    let longest = handlers.iter().map(words).max().unwrap_or(0).max(1);
+    (MOST_WORDS / longest).clamp(1, MOST)
+}
+
 impl Direct {
     pub fn new(
         device: &Device,
@@ -110,8 +121,8 @@ impl Direct {
         let given = handlers.iter().map(|handler| handler.argument_words());
         Self {
             words: [
-                SLICE_HEADER + MOST * given.max().unwrap_or(0),
-                Packing::words(handlers, MOST),
+                SLICE_HEADER + packer.most * given.max().unwrap_or(0),
+                Packing::words(handlers, packer.most),
             ],
             packer,
             route,
@@ -200,16 +211,16 @@ impl Direct {
         };
         let refused = |error: MemoryError| failed(LaunchError::from(error));
         let mut slot = self.slot().map_err(refused)?;
-        let known = |pack: &Pack| pack.opcode == packed.opcode;
-        if !slot.packs.iter().any(known) {
-            let answers = &slot.answers.memory;
-            slot.packs
-                .push(self.packer.pack(packed, &slot.requests, answers));
-        }
         slot.requests.write(0, &words).map_err(refused)?;
-        let Some(pack) = slot.packs.iter_mut().find(|pack| known(pack)) else {
-            return Err(Refused::Held);
-        };
+        let known = slot.packs.iter();
+        let at = { known }.position(|pack| pack.opcode == packed.opcode);
+        let at = at.unwrap_or_else(|| {
+            let answers = &slot.answers.memory;
+            let pack = self.packer.pack(packed, &slot.requests, answers);
+            slot.packs.push(pack);
+            slot.packs.len() - 1
+        });
+        let pack = &mut slot.packs[at];
         pack.launch.set_workgroups(self.packer.groups(count));
         let range = pack.packing.answers(count);
         let event = match pack.launch.submit() {
@@ -260,7 +271,7 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
         };
         let mut flying = VecDeque::new();
         let mut done = 0;
-        for calls in arguments.chunks(MOST) {
+        for calls in arguments.chunks(direct.packer.most) {
             let words = written(calls);
             match direct.launch(core, handler, &packed, (calls.len(), words)) {
                 Ok(flight) => flying.push_back(Ok(flight)),
@@ -302,16 +313,9 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
                                     .map(Err),
                             );
                         };
-                        let taken = size_of::<R>().div_ceil(4);
-                        let mut values = values.chunks_exact(taken.max(1));
-                        let fault = fault.as_ref();
-                        results.extend(marks.iter().map(|&mark| {
-                            let value = values.next().unwrap_or_default();
-                            match packing::status(mark) {
-                                1 => Ok(take(value)),
-                                status => Err(judged(core, handler, status, fault)),
-                            }
-                        }));
+                        take_all((values, marks), results, |status| {
+                            Err(judged(core, handler, status, fault.as_ref()))
+                        });
                         return;
                     }
                     Err(failure) => (server(handler, failure), count),
@@ -320,17 +324,6 @@ impl<A: CallArguments, R: CallResult> DeviceFunction<A, R> {
         };
         results.extend(std::iter::repeat_n(error, count).map(Err));
     }
-}
-
-/// The words of calls behind a header.
-fn written<A: CallArguments>(calls: &[A]) -> Vec<u32> {
-    let given = A::words();
-    let mut words = vec![0; SLICE_HEADER + calls.len() * given];
-    let places = words[SLICE_HEADER..].chunks_exact_mut(given.max(1));
-    for (call, words) in calls.iter().zip(places) {
-        call.put(words);
-    }
-    words
 }
 
 /// Waits for a launch: the words of the answers, and what a call has failed with.

@@ -14,6 +14,7 @@ cases![
     batches_and_single_calls_go_beside_each_other,
     calls_of_a_launch_fail_alone,
     calls_of_a_launch_see_and_leave_memory,
+    long_arguments_take_more_launches,
     some_calls_keep_to_the_ports,
     the_route_is_chosen_by_what_has_come_before,
 ];
@@ -151,6 +152,23 @@ fn calls_of_a_launch_see_and_leave_memory(f: &Fixture) {
         assert!(seen.read().unwrap().into_iter().eq(1..=4_000));
         assert_eq!(CALLS.on(&f.device).read().unwrap() - before, 4_000 * round);
     }
+    assert_eq!(server.leases(), 0);
+}
+
+/// A launch has a million words of arguments at most, and fewer calls where these are long.
+fn long_arguments_take_more_launches(f: &Fixture) {
+    let source = "
+        struct Row { words: array<u32, 512> }
+        fn ends(row: Row) -> u32 { return 3u * row.words[0] + row.words[511]; }";
+    let server = builder(&f.device, source).handler("ends");
+    let server = start(server.batch_route(BatchRoute::Launches));
+    let ends = server.function::<([u32; 512],), u32>("ends").unwrap();
+    // A full launch of 2,048, and a part of another.
+    let rows: Vec<([u32; 512],)> = (0..2_500)
+        .map(|x| (std::array::from_fn(|at| x * 7 + at as u32),))
+        .collect();
+    let expected: Vec<u32> = (0..2_500).map(|x| 4 * 7 * x + 511).collect();
+    assert!(ends.call_all(&rows).unwrap() == expected);
     assert_eq!(server.leases(), 0);
 }
 

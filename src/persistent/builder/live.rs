@@ -59,7 +59,7 @@ impl PersistentKernelBuilder {
             FollowedHeap::BetweenLaunches => return self.start_between_launches(plan, recipe),
         };
         let launch = self.polling_launch(&plan, &kernel, &frame)?;
-        let packer = Packer::new(recipe.clone(), direct::MOST);
+        let packer = Packer::new(recipe.clone(), direct::most(&plan.handlers));
         // Where one call at a time is served, the handlers may rely on that.
         let beside = plan.together.is_none() && plan.servers() > 1;
         let direct = Direct::new(&self.device, packer, &plan.handlers, (self.route, beside));
